@@ -148,7 +148,9 @@ def other_bits(step: Any, batches: Any, hashes: list[str], folder: Path, device:
     """Where another run ends in other bits; `step` has taken all batches."""
     import aicf
 
-    again = aicf.load_train_step(folder / "start.aicf", device=device, threads=3 - threads)
+    on_cpu = device == "cpu"  # a GPU has no threads of ours
+    other = 3 - threads if on_cpu else None
+    again = aicf.load_train_step(folder / "start.aicf", device=device, threads=other)
     middle = len(batches) // 2
     for call, batch in enumerate(batches):
         if call == middle:
@@ -157,7 +159,7 @@ def other_bits(step: Any, batches: Any, hashes: list[str], folder: Path, device:
         again(*batch)
         if again.hash() != hashes[call]:
             return f"a second run after call {call}"
-    resumed = aicf.load_train_step(folder / "middle.aicf", device=device, threads=threads)
+    resumed = aicf.load_train_step(folder / "middle.aicf", device=device, threads=threads if on_cpu else None)
     step.load_checkpoint(folder / "middle.safetensors")
     for batch in batches[middle:]:
         resumed(*batch)

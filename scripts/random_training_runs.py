@@ -306,7 +306,7 @@ def compile_step(case: Case, plan: Plan, batch: list[Tensor], device: str) -> ai
         gradients=True,
         seed=3,
         device=device,
-        threads=plan.threads,
+        threads=plan.threads if device == "cpu" else None,
         options={"opt": plan.opt},
     )
 

@@ -141,7 +141,7 @@ struct ExplainArgs {
 
 // Without --measure nothing runs: a device decides the target of what is compiled, and no more.
 void refuse_unmeasured(const ExplainArgs& options) {
-  if (options.measure) return;
+  if (options.measure) return options.run.check();
   for (const char* name : {"--threads", "--isa", "--device"})
     if (options.verb->given(name) && (std::string_view(name) != "--device" || options.source.is_artifact()))
       throw UserError(ErrorCode::kU_bad_option, "an option says where to run, and nothing is run")

@@ -10,6 +10,7 @@ namespace aicf::cli {
 namespace {
 
 Target measured_target(const ModelSource& source, const RunOptions& run) {
+  run.check();
   const std::string& target = source.target;
   // `cuda` is this machine's GPU; what a compile puts beside it is not measured.
   if (target.starts_with("cuda")) return Target::from_name(target_of_device(target));

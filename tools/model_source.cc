@@ -263,12 +263,20 @@ Artifact ModelSource::artifact(const std::string& device, CompileReport* report)
 
 void RunOptions::add_to(VerbOptions& verb) {
   verb.add_option("--device", device, "cpu, cuda or cuda:ORDINAL");
-  verb.add_option("--threads", threads, "worker threads; default AICF_NUM_THREADS, else the physical cores");
-  verb.add_option("--isa", isa, "portable, avx2 or avx512; default the best of this machine");
+  verb.add_option("--threads", threads,
+                  "worker threads of the CPU; default AICF_NUM_THREADS, else the physical cores");
+  verb.add_option("--isa", isa, "of the CPU: portable, avx2 or avx512; default the best of this machine");
 }
+
+void RunOptions::check() const { check_device_options({device, threads, isa}); }
 
 std::unique_ptr<Executable> RunOptions::load(Artifact artifact) const {
   return std::make_unique<Executable>(Model::load(std::move(artifact), open_device({device, threads, isa})));
+}
+
+std::unique_ptr<Executable> RunOptions::load(const ModelSource& source) const {
+  check();
+  return load(source.artifact(device));
 }
 
 void InputOptions::add_to(VerbOptions& verb) {
@@ -404,8 +412,8 @@ Json setting_json(const ReplayOptions& options, const Executable& exe, const Ent
 
 std::string describe_setting(const Json& setting) {
   const std::string device = setting["device"];
-  std::string text = setting["model"].get<std::string>() + ", entry " + setting["entry"].get<std::string>() +
-                     " on " + device;
+  std::string text = setting["model"].get<std::string>() + ", entry " +
+                     printable_name(setting["entry"].get<std::string>()) + " on " + device;
   if (device == "cpu") text += ", " + std::to_string(setting["threads"].get<int>()) + " threads";
   for (const Json& input : setting["inputs"])
     text += "\n  " + printable_name(input["name"].get<std::string>()) + ": " +

@@ -59,8 +59,10 @@ struct RunOptions {
   int threads = 0;
   std::string isa, device = "cpu";
   void add_to(VerbOptions& verb);
+  // What is wrong with them, before a model is compiled.
+  void check() const;
   std::unique_ptr<Executable> load(Artifact artifact) const;
-  std::unique_ptr<Executable> load(const ModelSource& source) const { return load(source.artifact(device)); }
+  std::unique_ptr<Executable> load(const ModelSource& source) const;
 };
 
 // Inputs named on the command line: NAME=x.npy, f.npz, NAME=random or random, with --dim for sizes of random

@@ -138,11 +138,21 @@ void keep_record(const std::string& path, const Record& record) {
   write_file_atomically(path, to_string(records));
 }
 
+// A vendor library has algorithms for GPUs.
+void refuse_libraries(const TuneArgs& options, const Target& target) {
+  if (target.is_cuda() || !options.verb->given("--libraries")) return;
+  throw UserError(ErrorCode::kU_bad_option, "no library computes for the CPU")
+      .with_value("--libraries")
+      .with_actual("target " + target.name)
+      .with_remedy("leave it out, or tune for a GPU: --device cuda");
+}
+
 int tune_model(const TuneArgs& options, const Console& console) {
   check_numbers(options);
+  refuse_unused(options);
   Measuring measuring(options.source, options.run);
   const TuneOptions tuning = tune_options(options);
-  refuse_unused(options);
+  refuse_libraries(options, measuring.target());
   if (options.build_only) return build_only(measuring, tuning, console);
   const std::string path = output_path(options);
   const std::vector<Record> known = read_known(path);

@@ -135,6 +135,7 @@ Json to_json(const Validation& validation) {
 int validate_model(const ValidateArgs& options, const Console& console) {
   check_tolerance("--rtol", options.rtol);
   check_tolerance("--atol", options.atol);
+  options.run.check();
   const Program program = options.source.import();
   const std::unique_ptr<Executable> exe =
       options.run.load(compile(program, options.source.compile_options(options.run.device)));

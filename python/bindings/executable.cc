@@ -35,6 +35,7 @@ PyExecutable compile_program(const Program& program, int opt_level, const std::v
                              const std::string& target, const std::string& precision,
                              const nb::callable& on_stage) {
   const nb::gil_scoped_release unlocked;
+  check_device_options({device, threads, isa});
   require_param_contents(program,
                          "load them before compiling: model.load_safetensors(path) or "
                          "model.load_state_dict(arrays), or set the data of each Parameter");

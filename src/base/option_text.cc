@@ -18,6 +18,8 @@ constexpr Spelling kSpellings[] = {
     {Option::kDim, "dims = {%}", "dims={%}", "%"},
     {Option::kTarget, "target = \"%\"", "options={\"target\": \"%\"}", "--target %"},
     {Option::kDevice, "device = \"%\"", "device=\"%\"", "--device %"},
+    {Option::kThreads, "threads = %", "threads=%", "--threads %"},
+    {Option::kIsa, "isa = \"%\"", "isa=\"%\"", "--isa %"},
     {Option::kOptLevel, "opt_level = %", "options={\"opt\": %}", "--opt %"},
     {Option::kSkipPass, "skip_passes = {\"%\"}", "options={\"skip_passes\": [\"%\"]}", "--skip %"},
     {Option::kDumpAfter, "dump_after = {\"%\"}", "AICF_DEBUG=4 to see %", "--dump-after %"},

@@ -16,10 +16,21 @@ inline constexpr Caller kCallers[] = {Caller::kCpp, Caller::kPython, Caller::kCo
 void set_caller(Caller caller);
 Caller caller();
 
-enum class Option { kDim, kTarget, kDevice, kOptLevel, kSkipPass, kDumpAfter, kResult, kValue };
-inline constexpr Option kOptions[] = {Option::kDim,      Option::kTarget,   Option::kDevice,
-                                      Option::kOptLevel, Option::kSkipPass, Option::kDumpAfter,
-                                      Option::kResult,   Option::kValue};
+enum class Option {
+  kDim,
+  kTarget,
+  kDevice,
+  kThreads,
+  kIsa,
+  kOptLevel,
+  kSkipPass,
+  kDumpAfter,
+  kResult,
+  kValue
+};
+inline constexpr Option kOptions[] = {
+    Option::kDim,      Option::kTarget,   Option::kDevice,    Option::kThreads, Option::kIsa,
+    Option::kOptLevel, Option::kSkipPass, Option::kDumpAfter, Option::kResult,  Option::kValue};
 
 // The option with this value: "--target sm_90", `options={"target": "sm_90"}`, `target = "sm_90"`. A size is
 // "NAME=VALUE", a value the input's name.

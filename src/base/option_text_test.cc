@@ -24,6 +24,8 @@ constexpr Case kCases[] = {
      {R"(target = "sm_90")", R"(options={"target": "sm_90"})", "--target sm_90"}},
     {[] { return option_text(Option::kDevice, "cpu"); },
      {R"(device = "cpu")", R"(device="cpu")", "--device cpu"}},
+    {[] { return option_text(Option::kThreads, "2"); }, {"threads = 2", "threads=2", "--threads 2"}},
+    {[] { return option_text(Option::kIsa, "avx2"); }, {R"(isa = "avx2")", R"(isa="avx2")", "--isa avx2"}},
     {[] { return option_text(Option::kOptLevel, "3"); },
      {"opt_level = 3", R"(options={"opt": 3})", "--opt 3"}},
     {[] { return option_text(Option::kSkipPass, "fuse"); },

@@ -33,7 +33,7 @@ CompileOptions for_device(int opt_level = 2) {
 
 std::shared_ptr<Device> device_for(const Artifact& artifact, int threads = 2) {
   return artifact.variants[0].target == "cpu" ? make_cpu_device({threads, detect_isa()})
-                                              : open_device({"cuda", 0, ""});
+                                              : open_device({"cuda"});
 }
 
 // Outputs, and the states afterwards.

@@ -35,7 +35,7 @@ struct Way {
 // Every instruction set of this CPU; or the GPU, if it runs anything.
 std::vector<Way> ways() {
   if (!TestDevice::get().runs) return {};
-  if (TestDevice::get().cuda) return {{"cuda", open_device({"cuda", 0, ""})}};
+  if (TestDevice::get().cuda) return {{"cuda", open_device({"cuda"})}};
   std::vector<Way> ways;
   for (int isa = 0; isa <= static_cast<int>(detect_isa()); ++isa) {
     const auto level = static_cast<IsaLevel>(isa);

@@ -181,7 +181,7 @@ TEST_P(OnnxSuite, FailsExactlyWhereExpected) {
   const char* filter = std::getenv("AICF_ONNX_FILTER");
   const testing::TestDevice& where = testing::TestDevice::get();
   const std::shared_ptr<Device> device =
-      where.cuda && where.runs ? open_device({"cuda", 0, ""}) : make_cpu_device({2, GetParam().isa});
+      where.cuda && where.runs ? open_device({"cuda"}) : make_cpu_device({2, GetParam().isa});
   std::vector<fs::path> folders;
   for (const fs::path& folder : find_cases(root))
     if (filter == nullptr || case_name(folder).find(filter) != std::string::npos) folders.push_back(folder);

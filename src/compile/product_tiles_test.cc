@@ -105,7 +105,7 @@ TEST(ProductTiles, NotANumberStaysInItsColumn) {
   set_row(8, std::numeric_limits<double>::infinity());
   Artifact artifact = compiled(program, "wgmma 128x64 stages 8 warpgroups 2");
   if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) return;
-  const Array y = Executable(Model::load(std::move(artifact), open_device({"cuda", 1, ""})))
+  const Array y = Executable(Model::load(std::move(artifact), open_device({"cuda"})))
                       .run("main", {{"x_b", normal_inputs(program, 5).at("x_b")}})
                       .at("y_b");
   for (int64_t i = 0; i < y.count(); ++i) {
@@ -147,7 +147,7 @@ TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
             << "two blocks with x early are neighbours";
     }
     if (!TestDevice::get().has_clusters() || !TestDevice::get().runs) continue;
-    const auto device = open_device({"cuda", 1, ""});
+    const auto device = open_device({"cuda"});
     Executable exe(Model::load(std::move(artifact), device)),
         waiting(Model::load(compiled(alone, variant), device)),
         cpu(Model::load(compile(program), open_device({})));

@@ -44,7 +44,7 @@ std::shared_ptr<Device> device(IsaLevel isa, int threads) {
 }
 
 std::shared_ptr<Device> gpu() {
-  static const std::shared_ptr<Device> one = open_device({"cuda", 0, ""});
+  static const std::shared_ptr<Device> one = open_device({"cuda"});
   return one;
 }
 

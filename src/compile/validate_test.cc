@@ -252,7 +252,7 @@ Validation judged(const Program& program, const Arrays& inputs, const std::share
 // That of test_device.h; the CPU where it only compiles.
 std::shared_ptr<Device> right_device() {
   const TestDevice& where = TestDevice::get();
-  return where.cuda && where.runs ? open_device({"cuda", 0, ""}) : make_cpu_device({2, detect_isa()});
+  return where.cuda && where.runs ? open_device({"cuda"}) : make_cpu_device({2, detect_isa()});
 }
 
 TEST(Validate, RightModelsPassInEveryPrecision) {

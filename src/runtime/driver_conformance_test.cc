@@ -353,6 +353,19 @@ TEST_F(TwoGpus, MemoryOfTheOtherOneIsRefused) {
   expect_right(there.run("", given), given);
 }
 
+// Before a driver is asked for: what a GPU has no use for is refused, not ignored.
+TEST(OpenDevice, OptionsAreOfTheDevice) {
+  for (const DeviceOptions& options :
+       {DeviceOptions{"cuda", 2}, DeviceOptions{"cuda:1", 0, "avx2"}, DeviceOptions{"cpu", 0, "", {}, 1}}) {
+    EXPECT_EQ(code_of([&] { open_device(options); }), ErrorCode::kU_unsupported_option);
+    EXPECT_EQ(code_of([&] { check_device_options(options); }), ErrorCode::kU_unsupported_option);
+  }
+  for (const DeviceOptions& options : {DeviceOptions{"cpu", -1}, DeviceOptions{"cpu", 0, "mmx"}})
+    EXPECT_EQ(code_of([&] { check_device_options(options); }), ErrorCode::kU_bad_option);
+  check_device_options({"cpu", 2, "avx512"});
+  check_device_options({"cuda:63"});
+}
+
 TEST(Ordinals, ThatAreNotThereAreNamed) {
   for (const char* name : {"cuda:-1", "cuda:x", "cuda:", "gpu"})
     EXPECT_EQ(code_of([&] { open_device({name}); }), ErrorCode::kU_bad_option) << name;

@@ -32,20 +32,31 @@ bool graphs_wanted() { return number_from_environment("AICF_CUDA_GRAPHS", 0, 1).
 
 }  // namespace
 
-std::shared_ptr<Device> open_device(const DeviceOptions& options) {
+void check_device_options(const DeviceOptions& options) {
   const int ordinal = cuda_ordinal(options.device);
   if (options.memory_limit < 0)
     throw UserError(ErrorCode::kU_bad_option, "a memory limit is negative")
-        .with_value(std::to_string(options.memory_limit));
-  if (ordinal < 0) {
-    if (options.memory_limit > 0 || options.allocator.allocate)
-      throw UserError(ErrorCode::kU_unsupported_option,
-                      "a limit or allocator of a GPU's memory is given for the CPU")
-          .with_value(options.device)
-          .with_expected("cuda or cuda:ORDINAL")
-          .with_remedy("AICF_MAX_MEMORY bounds the memory of the CPU");
-    return make_cpu_device({choose_threads(options.threads), choose_isa(options.isa)});
-  }
+        .with_value(std::to_string(options.memory_limit))
+        .with_expected("bytes, or 0 for no limit");
+  if (ordinal < 0 && (options.memory_limit > 0 || options.allocator.allocate))
+    throw UserError(ErrorCode::kU_unsupported_option,
+                    "a limit or allocator of a GPU's memory is given for the CPU")
+        .with_value(options.device)
+        .with_expected("cuda or cuda:ORDINAL")
+        .with_remedy("AICF_MAX_MEMORY bounds the memory of the CPU");
+  if (ordinal < 0) (void)choose_threads(options.threads), (void)choose_isa(options.isa);
+  if (ordinal >= 0 && (options.threads != 0 || !options.isa.empty()))
+    throw UserError(ErrorCode::kU_unsupported_option, "an option of the CPU is given for a GPU")
+        .with_value(options.threads != 0 ? option_text(Option::kThreads, std::to_string(options.threads))
+                                         : option_text(Option::kIsa, options.isa))
+        .with_actual(options.device)
+        .with_remedy("leave it out, or run on the CPU: " + option_text(Option::kDevice, "cpu"));
+}
+
+std::shared_ptr<Device> open_device(const DeviceOptions& options) {
+  check_device_options(options);
+  const int ordinal = cuda_ordinal(options.device);
+  if (ordinal < 0) return make_cpu_device({choose_threads(options.threads), choose_isa(options.isa)});
   return make_cuda_device({ordinal, graphs_wanted(), options.allocator, options.memory_limit});
 }
 

@@ -16,7 +16,11 @@ struct DeviceOptions {
   int64_t memory_limit = 0;        // CUDA: bytes that all of one Model's users may take together; 0: none
 };
 
-// bad_option for another name; device_missing, isa_missing.
+// bad_option for another name, unsupported_option for an option that the named device has no use for; opens
+// nothing.
+void check_device_options(const DeviceOptions& options);
+
+// The same errors; device_missing, isa_missing.
 std::shared_ptr<Device> open_device(const DeviceOptions& options);
 
 // The compile target of a device: "cpu", or the known architecture nearest to that of the CUDA device.

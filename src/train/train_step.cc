@@ -125,10 +125,23 @@ void check_loss_scale(const LossScale& scale) {
                  "1 or more");
 }
 
+// bf16-pure leaves out the f32 copies of half params: without one it would train in f32 without a word.
+void check_pure(const std::vector<TrainedParam>& params, Precision precision) {
+  if (precision != Precision::kBf16Pure) return;
+  for (const TrainedParam& param : params)
+    if (is_half(param.type.dtype)) return;
+  throw UserError(ErrorCode::kU_unsupported_option, "bf16-pure trains params of halves, and there are none")
+      .with_value(std::string("precision ") + precision_name(precision))
+      .with_expected("a trained param of bf16 or f16")
+      .with_actual(params.front().name + " is " + std::string(dtype_name(params.front().type.dtype)))
+      .with_remedy("make the model's params bf16, or take bf16-mixed, which keeps them in f32");
+}
+
 Program make_train_program(const Program& forward, const TrainOptions& options) {
   check_options(options);
   check_forward(forward);
   const std::vector<TrainedParam> params = trained_params(forward, options);
+  check_pure(params, options.precision);
   const std::optional<DType> narrow = contraction_dtype(options.precision);
   const Graph entry = fuse_linear_cross_entropy(narrow ? narrow_contractions(forward.entries[0], *narrow)
                                                        : forward.entries[0]);

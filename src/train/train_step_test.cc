@@ -149,6 +149,13 @@ ErrorCode error_of(const Program& program, const TrainOptions& options) {
   return ErrorCode::kI_check_failed;
 }
 
+// It would train in f32 without a word.
+TEST(TrainStep, PureNeedsAHalfThatIsTrained) {
+  TrainOptions options = sgd_options(1);
+  options.precision = Precision::kBf16Pure;
+  EXPECT_EQ(error_of(line_program(), options), ErrorCode::kU_unsupported_option);
+}
+
 TEST(TrainStep, RefusesWhatCannotBeTrained) {
   Program no_params = line_program(), reserved = line_program(), unused = line_program();
   no_params.variables.at("w").role = Role::kState;

@@ -88,7 +88,7 @@ TEST(LibraryCalls, ThatAreAdvisedAreRightAndRepeat) {
     EXPECT_EQ(taken, c.problems) << c.name;
     if (!device.cuda || !device.runs || c.problems == 0) continue;
 
-    const std::shared_ptr<Device> gpu = open_device({"cuda", 1, ""});
+    const std::shared_ptr<Device> gpu = open_device({"cuda"});
     gpu->wait({});  // its context is current from here on
     add_library_candidates(problems, 4);
     std::vector<TuneTask> tasks;

@@ -38,6 +38,11 @@ def test_tuning_goes_on_where_it_stopped_and_beside_others(cli: Cli) -> None:
     assert cli.run("compile", "m.onnx", "--dim", "batch=13", "--records", "r.csv").stderr == ""
 
 
+def test_libraries_are_of_gpus(cli: Cli) -> None:
+    error = cli.json("tune", "m.onnx", *FIXED, "--libraries", "3", "--output", "r.csv", code=2)["error"]
+    assert error["value"] == "--libraries" and "--device cuda" in error["remedy"]
+
+
 def test_explain_measures_candidates(cli: Cli) -> None:
     choices = cli.json("explain", "m.onnx", *FIXED, "--measure")["choices"]
     several = [choice for choice in choices if len(choice["candidates"]) > 1]

@@ -371,8 +371,11 @@ def test_other_shapes_and_checkpoints_are_refused(
     assert error.value.name == "not_trainable"
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16-pure"])
-@pytest.mark.parametrize("dtype", ["bf16", "bfloat16", "f16", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "precision"),
+    [(dtype, p) for dtype in ("bf16", "bfloat16", "f16") for p in ("f32", "bf16-pure")]
+    + [("float64", "f32")],
+)
 def test_layers_of_any_float_dtype_train(make_step: Make, dtype: str, precision: str) -> None:
     nn.seed(0)
     model = nn.Sequential(

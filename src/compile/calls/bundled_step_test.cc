@@ -152,7 +152,7 @@ TEST(BundledStep, ProductsReadEarlyWhatIsSettled) {
 
 // Params, states and losses of some steps.
 std::vector<Array> trained(const Network& network, bool bundles) {
-  const auto device = open_device({"cuda", 1, ""});
+  const auto device = open_device({"cuda"});
   Executable exe(Model::load(compiled(network, TestDevice::get().target, bundles), device));
   std::mt19937 engine(7);
   std::normal_distribution<double> normal;

@@ -195,7 +195,7 @@ std::map<std::string, Array> trained(const Network& network, bool joins) {
   const TestDevice& where = TestDevice::get();
   const Program program = program_of(network);
   Artifact artifact = compile(program, options_of(where.target, joins));
-  Executable exe(Model::load(std::move(artifact), open_device({"cuda", 0, ""})));
+  Executable exe(Model::load(std::move(artifact), open_device({"cuda"})));
   uint32_t seed = 0;
   for (const auto& [name, variable] : program.variables)
     if (name != "t")

@@ -17,7 +17,8 @@ inline std::unique_ptr<Executable> compiled(const Program& program, CompileOptio
   options.target = where.target;
   Artifact artifact = compile(program, options);
   if (!where.runs) return nullptr;
-  const std::shared_ptr<Device> device = open_device({where.cuda ? "cuda" : "cpu", 2, ""});
+  const std::shared_ptr<Device> device =
+      open_device(where.cuda ? DeviceOptions{"cuda"} : DeviceOptions{"cpu", 2});
   return std::make_unique<Executable>(Model::load(std::move(artifact), device));
 }
 

@@ -45,7 +45,7 @@ struct TwoWays {
     Arrays got, want;  // of the first way and of the second
   };
 
-  TwoWays(Artifact one, Artifact other, const std::shared_ptr<Device>& device = open_device({"cuda", 1, ""}))
+  TwoWays(Artifact one, Artifact other, const std::shared_ptr<Device>& device = open_device({"cuda"}))
       : first(Model::load(std::move(one), device)), second(Model::load(std::move(other), device)) {}
 
   // The first way has the same bits twice.
