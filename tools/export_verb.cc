@@ -2,6 +2,7 @@
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "base/format.h"
+#include "base/printable.h"
 #include "base/safetensors.h"
 #include "base/training_names.h"
 #include "compile/artifact_part.h"
@@ -81,13 +82,13 @@ int export_model(const ExportArgs& options, const Console& console) {
   int64_t bytes = 0;
   for (const auto& [name, array] : weights) bytes += array.bytes();
   const std::string count = std::to_string(weights.size()) + " tensors, " + format_bytes(bytes);
-  console.result(
-      options.output + ": " + (artifact ? "entries " + comma_list(entries) + "; " : "") + count + "\n",
-      {{"file", options.output},
-       {"format", format.substr(1)},
-       {"entries", entries},
-       {"tensors", weights.size()},
-       {"bytes", bytes}});
+  console.result(options.output + ": " +
+                     (artifact ? "entries " + printable_name(comma_list(entries)) + "; " : "") + count + "\n",
+                 {{"file", options.output},
+                  {"format", format.substr(1)},
+                  {"entries", entries},
+                  {"tensors", weights.size()},
+                  {"bytes", bytes}});
   return kOk;
 }
 

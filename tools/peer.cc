@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 #include "base/npy.h"
@@ -21,6 +22,7 @@ namespace {
 // Arguments: peer, model, threads, folder of the arrays, JSON list of input names. Every line that it reads
 // is a command and gets one line back.
 constexpr const char* kScript = R"python(
+import importlib
 import json
 import sys
 import time
@@ -30,11 +32,28 @@ answer = sys.stdout
 sys.stdout = sys.stderr
 def say(*words):
     print(*words, file=answer, flush=True)
+def load(name):
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            say("missing", name)
+            sys.exit(0)
+        said(name, error)
+    except MemoryError:
+        raise
+    except Exception as error:
+        said(name, error)
+def said(name, error):
+    say("broken", name, type(error).__name__ + ":", first_line(error))
+    sys.exit(0)
+def first_line(error):
+    return (str(error) or "no message").splitlines()[0]
 try:
-    import numpy
+    numpy = load("numpy")
     inputs = {n: numpy.load(f"{folder}/in{i}.npy") for i, n in enumerate(json.loads(sys.argv[5]))}
     if peer == "onnxruntime":
-        import onnxruntime
+        onnxruntime = load("onnxruntime")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 3
@@ -43,9 +62,7 @@ try:
         names = [o.name for o in session.get_outputs()]
         call = lambda: session.run(None, inputs)
     else:
-        import onnx
-        import torch
-        import onnx2torch
+        onnx, torch, onnx2torch = load("onnx"), load("torch"), load("onnx2torch")
         torch.set_num_threads(threads)
         loaded = onnx.load(model)
         module = onnx2torch.convert(loaded).eval()
@@ -59,11 +76,11 @@ try:
             results = results if isinstance(results, (tuple, list)) else [results]
             return [r.numpy() for r in results]
     results = call()
-except ImportError as error:
-    say("missing", error.name)
+except MemoryError:
+    say("memory")
     sys.exit(0)
 except Exception as error:
-    say("failed", type(error).__name__ + ":", (str(error) or "no message").splitlines()[0])
+    say("failed", type(error).__name__ + ":", first_line(error))
     sys.exit(0)
 say("ready", version)
 for line in sys.stdin:
@@ -103,6 +120,24 @@ EnvironmentError missing(const std::string& name, const std::string& what, const
   return EnvironmentError(ErrorCode::kE_tool_missing, "what '--against " + name + "' needs is not installed")
       .with_value(what)
       .with_remedy(remedy);
+}
+
+// What is there, but cannot be imported.
+EnvironmentError broken(const std::string& name, const std::string& said, const std::string& interpreter) {
+  const size_t space = said.find(' ');
+  const std::string package = said.substr(0, space);
+  return EnvironmentError(ErrorCode::kE_tool_missing,
+                          "what '--against " + name + "' needs is installed, but its import fails")
+      .with_value(package)
+      .with_actual(space == std::string::npos ? "" : said.substr(space + 1))
+      .with_remedy(interpreter + " -m pip install --force-reinstall " + package + "; " + interpreter +
+                   " -c 'import " + package + "' shows the whole of it");
+}
+
+// How a process ended that did not say.
+std::string ending_of(int status) {
+  return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                             : "exit code " + std::to_string(WEXITSTATUS(status));
 }
 
 }  // namespace
@@ -168,8 +203,22 @@ void Peer::start(const std::string& model, const std::map<std::string, Array>& i
         .with_actual(std::strerror(error))
         .with_remedy("raise the limit on processes: ulimit -u");
   const std::string reply = answer();
-  if (reply.empty())
-    throw missing(name_, interpreter, "install Python 3 or activate the environment that has " + name_);
+  if (reply.empty()) {
+    constexpr int kNotStarted = 127;
+    const pid_t ended = std::exchange(pid_, -1);
+    int status = 0;
+    while (::waitpid(ended, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted)
+      throw missing(name_, interpreter, "install Python 3 or activate the environment that has " + name_);
+    throw peer_failed(name_, interpreter + " ended with " + ending_of(status) + " before it answered")
+        .with_remedy("see what '" + interpreter + " -c \"import " + name_ +
+                     "\"' says; free memory, or raise the limits of the process (ulimit)");
+  }
+  if (reply == "memory")
+    throw EnvironmentError(ErrorCode::kE_out_of_memory, "the peer '" + name_ + "' has not enough memory")
+        .with_remedy("free memory, or raise the limit of the process (ulimit -v, the container's)");
+  if (reply.starts_with("broken ")) throw broken(name_, reply.substr(7), interpreter);
   if (reply.starts_with("missing "))
     throw missing(name_, reply.substr(8), interpreter + " -m pip install " + reply.substr(8));
   if (!reply.starts_with("ready ")) throw peer_failed(name_, reply);

@@ -82,7 +82,7 @@ ReplayTime time_replay(Executable& exe, const Resident& resident) {
 double StepTime::gigabytes_per_second() const {
   return static_cast<double>(cost.bytes) / std::max(cost.microseconds, 1e-3) * 1e-3;
 }
-double StepTime::share_of_limit() const { return least_us / std::max(cost.microseconds, 1e-3); }
+double StepTime::share_of_limit() const { return least_us / (cost.microseconds + kStampMicroseconds); }
 double StepTime::teraflops() const {
   return static_cast<double>(cost.flops) / std::max(cost.microseconds, 1e-3) * 1e-6;
 }

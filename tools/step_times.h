@@ -39,6 +39,8 @@ struct StepTime {
   double least_us = 0;  // what the device's limits allow for it; 0: they are not known
   double gigabytes_per_second() const;
   double teraflops() const;
+  // At least: the stamps may have missed a microsecond, which is much of a short step. Never above 1, because
+  // time_steps refuses such times.
   double share_of_limit() const;
 };
 

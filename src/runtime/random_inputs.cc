@@ -8,6 +8,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/option_text.h"
 #include "base/splitmix.h"
 
 namespace aicf {
@@ -56,12 +57,15 @@ SymbolValues choose_sizes(const Plan& plan, const SymbolValues& wanted) {
     if (at == plan.sizes.end())
       throw UserError(ErrorCode::kU_unset_size, "the model has no size of this name")
           .with_value(name)
-          .with_expected(names_of(plan.sizes));
+          .with_expected(names_of(plan.sizes))
+          .with_remedy(plan.sizes.empty() ? "leave it out" : "give one of these sizes");
     if (value < at->second.lo || value > at->second.hi)
       throw UserError(ErrorCode::kU_size_out_of_range,
                       "size '" + name + "' is outside the range the model was compiled for")
           .with_expected(std::to_string(at->second.lo) + ".." + std::to_string(at->second.hi))
-          .with_actual(std::to_string(value));
+          .with_actual(std::to_string(value))
+          .with_remedy("give a size of the range, or compile with one that includes it: " +
+                       dims_text({{name, "LO..HI"}}));
     sizes[name] = value;
   }
   return sizes;

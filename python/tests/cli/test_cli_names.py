@@ -60,12 +60,47 @@ def test_every_verb_shows_names_as_their_codes(cli: Cli, evil: Path) -> None:
         done = cli.run(*words, AICF_LOG_LEVEL="debug", AICF_DEBUG="4")
         shown_well(done.stdout + done.stderr)
     for words in (
+        ("export", "evil.aicf", "-o", "part.aicf"),
+        ("tune", "evil.onnx", *sized, "--output", "r.csv", "--samples", "1", "--count", "2"),
+    ):
+        done = cli.run(*words, AICF_LOG_LEVEL="debug", AICF_DEBUG="4")
+        shown_well(done.stdout + done.stderr)
+    for words in (
         ("compile", "evil.onnx"),
+        ("export", "evil.aicf", "-o", "part.aicf", "--entry", EVIL),
+        ("tune", "evil.onnx"),
         ("compile", "evil.onnx", *dim, "--dim", f"q{EVIL}=3"),
         ("run", "evil.aicf", "--input", f"q{EVIL}=random"),
         ("run", f"none{EVIL}.aicf"),
     ):
         shown_well(cli.run(*words, code=2).stderr)
+
+
+def test_a_strangers_step_trains_under_its_codes(cli: Cli) -> None:
+    step = aicf.compile_train_step(
+        aicf.nn.Linear(3, 2),
+        aicf.nn.MSELoss(),
+        aicf.optim.SGD(0.1),
+        [aicf.TensorSpec((2, 3), name="x" + EVIL), aicf.TensorSpec((2, 2), name="t" + EVIL)],
+    )
+    step.save(cli.folder / "step.aicf")
+    np.save(cli.folder / "x.npy", np.ones((4, 3), "f"))
+    np.save(cli.folder / "t.npy", np.ones((4, 2), "f"))
+    given = ("step.aicf", "--data", "x.npy", "--labels", "t.npy", "-o", "t.aicf")
+    done = cli.run("train", *given, "--steps", "2", AICF_LOG_LEVEL="debug", AICF_DEBUG="4")
+    shown_well(done.stdout + done.stderr)
+    for words in (given[:3], (*given, "--data", f"q{EVIL}=x.npy")):
+        shown_well(cli.run("train", *words, "--steps", "2", code=2).stderr)
+
+
+def test_an_entry_may_have_such_a_name(cli: Cli) -> None:
+    graph = aicf._aicf.Graph("main" + EVIL)
+    x = graph.add_input("x", "f32", [2])
+    graph.add_output(graph.add_node("neg", [x], {}, "", [])[0], "y")
+    aicf.compile(aicf._aicf.make_program({}, [], [graph])).save(cli.folder / "entry.aicf")
+    for words in (("bench", "--repeat", "1"), ("export", "-o", "e.aicf"), ("run",), ("inspect",)):
+        done = cli.run(words[0], "entry.aicf", *words[1:])
+        shown_well(done.stdout + done.stderr)
 
 
 def test_json_and_bindings_keep_the_names(cli: Cli, evil: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -116,6 +117,58 @@ def test_a_step_that_takes_less_than_it_can_ends_the_program(cli: Cli, fake: dic
     error = cli.json(*words, code=4, **fake)["error"]
     assert error["code"] == "AICF-I0001" and "at least" in error["expected"]
     assert "17179869184 operations" in error["expected"] and error["actual"] == "1.00 us"
+
+
+def test_a_step_as_short_as_the_stamps_has_a_share_that_it_reaches(cli: Cli, fake: dict[str, str]) -> None:
+    """Of a microsecond, give or take one, for what takes at least 1.7."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[384, 384] x, float[384, 384] w)'
+        " => (float[384, 384] y) { y = MatMul (x, w) }"
+    )
+    (cli.folder / "short.onnx").write_bytes(model.SerializeToString())
+    words = (
+        "bench",
+        "short.onnx",
+        "--device",
+        "cuda",
+        "--kernels",
+        "--repeat",
+        "1",
+        "--choose",
+        "*=matmul_simt",
+    )
+    answer = cli.json(*words, **fake)
+    shares = [kernel["share_of_limit"] for kernel in answer["kernels"]]
+    assert shares and all(0.3 < share <= 1 for share in shares)
+    shown = [int(share) for share in re.findall(r"(\d+) %", cli.run(*words, **fake).stdout)]
+    assert len(shown) == len(shares) and all(share <= 100 for share in shown)
+
+
+def test_a_broken_peer_is_named_with_what_mends_it(cli: Cli) -> None:
+    for text, said in (
+        ("raise ImportError('no name in here')", "ImportError: no name in here"),
+        ("import nothing_of_this_name", "nothing_of_this_name"),
+        ("raise OSError('libgomp.so.1: cannot open')", "OSError: libgomp.so.1: cannot open"),
+    ):
+        (cli.folder / "onnxruntime.py").write_text(text)
+        words = ("bench", "m.onnx", *FIXED, "--against", "onnxruntime", "--repeat", "1")
+        error = cli.json(*words, code=3, PYTHONPATH=str(cli.folder))["error"]
+        assert error["code"] == "AICF-E0005" and error["value"] == "onnxruntime" and said in error["actual"]
+        assert "--force-reinstall onnxruntime" in error["remedy"] and "None" not in str(error)
+    (cli.folder / "onnxruntime.py").write_text("import os; os.abort()")
+    error = cli.json(*words, code=3, PYTHONPATH=str(cli.folder))["error"]
+    assert "signal 6" in error["actual"] and "install Python" not in error["remedy"]
+    (cli.folder / "onnxruntime.py").write_text("raise MemoryError")
+    assert cli.json(*words, code=3, PYTHONPATH=str(cli.folder))["error"]["code"] == "AICF-E0002"
+
+
+def test_a_size_out_of_the_range_says_what_to_do(cli: Cli) -> None:
+    cli.run("compile", "m.onnx", *DIM)
+    for verb in (("run",), ("bench", "--repeat", "1"), ("verify", "-n", "1")):
+        error = cli.json(verb[0], "m.aicf", *verb[1:], "--dim", "batch=9", code=2)["error"]
+        assert error["code"] == "AICF-U0201" and "--dim batch=LO..HI" in error["remedy"]
+        error = cli.json(verb[0], "m.aicf", *verb[1:], "--dim", "other=9", code=2)["error"]
+        assert error["expected"] == "batch" and error["remedy"]
 
 
 def test_run_writes_outputs_and_reports_folders_it_cannot_make(cli: Cli) -> None:
