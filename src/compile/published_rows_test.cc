@@ -2,6 +2,7 @@
 // digits, and what its order of accumulation depends on. On the device of test_device.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -365,8 +366,9 @@ class PublishedRows : public ::testing::Test {
   }
   static std::map<std::string, Array> run(const Artifact& artifact,
                                           const std::map<std::string, Array>& inputs, int threads) {
-    const char* device = TestDevice::get().cuda ? "cuda" : "cpu";
-    return Executable(Model::load(artifact, open_device({device, threads, ""}))).run("main", inputs);
+    const DeviceOptions device =
+        TestDevice::get().cuda ? DeviceOptions{"cuda"} : DeviceOptions{"cpu", threads};
+    return Executable(Model::load(artifact, open_device(device))).run("main", inputs);
   }
 };
 
@@ -415,8 +417,26 @@ TEST_F(PublishedRows, StayWithinTheirToleranceOnNastyInputs) {
   }
 }
 
-// "none" and "length": a row of the batch has the bits that it has alone, whatever lies beside it and however
-// many threads work; "shape": the bits of a run are those of the next.
+// The rows `kept` of `inputs` among other numbers.
+std::map<std::string, Array> beside_others(const std::map<std::string, Array>& inputs,
+                                           std::map<std::string, Array> others,
+                                           const std::vector<int64_t>& kept) {
+  for (auto& [name, array] : others) {
+    const Array& own = inputs.at(name);
+    if (name[0] != 'x') {
+      array = own;
+      continue;
+    }
+    const int64_t count = own.count() / own.sizes()[0];
+    for (const int64_t at : kept)
+      for (int64_t i = at * count; i < (at + 1) * count; ++i)
+        is_float(own.dtype()) ? array.set_f64(i, own.get_f64(i)) : array.set_i64(i, own.get_i64(i));
+  }
+  return others;
+}
+
+// All: the bits of a run are those of the next, however many threads work, and a row of the batch keeps its
+// bits whatever its neighbours hold. "none" and "length": they are the bits that the row has alone.
 TEST_F(PublishedRows, AddInThePublishedOrder) {
   for (const Named& test : cases()) {
     SCOPED_TRACE(test.row + ": " + test.body);
@@ -433,8 +453,19 @@ TEST_F(PublishedRows, AddInThePublishedOrder) {
     if (!TestDevice::get().runs) continue;
     const auto got = run(artifact, inputs, 1);
     EXPECT_EQ(run(artifact, inputs, 2), got);
+    const std::vector<int64_t> kept = {0, 7, 9, 36};
+    auto others = nasty_inputs(program, 22);
+    if (test.weight) others.erase("w");  // a param, and no input any more
+    const bool by_rows =
+        std::any_of(inputs.begin(), inputs.end(), [](const auto& item) { return item.first[0] == 'x'; });
+    if (by_rows) {
+      for (const auto& [name, array] : run(artifact, beside_others(inputs, std::move(others), kept), 2))
+        for (const int64_t at : kept)
+          EXPECT_TRUE(slice(array, at) == slice(got.at(name), at))
+              << name << " of " << at << " beside others";
+    }
     if (row.accumulation == "shape") continue;
-    for (const int64_t at : {0, 7, 9, 36}) {
+    for (const int64_t at : kept) {
       auto part = inputs;
       for (auto& [name, array] : part)
         if (name[0] == 'x') array = slice(array, at);
