@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Protocol
 
+from ._aicf import printable_name
+
 __all__ = ["html_table", "plan_rows", "signature"]
 
 
@@ -23,11 +25,14 @@ class _Plan(Protocol):
 
 
 def _tensors(infos: Iterable[_Info]) -> str:
-    return ", ".join(f"{i.name}: {i.dtype}[{', '.join(str(size) for size in i.shape)}]" for i in infos)
+    return ", ".join(
+        f"{printable_name(i.name)}: {i.dtype}[{', '.join(printable_name(str(size)) for size in i.shape)}]"
+        for i in infos
+    )
 
 
 def signature(inputs: Iterable[_Info], outputs: Iterable[_Info]) -> str:
-    """`x: f32[batch, 16] -> y: f32[batch, 4]`."""
+    """`x: f32[batch, 16] -> y: f32[batch, 4]`; a stranger's names are printable."""
     return f"{_tensors(inputs)} -> {_tensors(outputs)}"
 
 

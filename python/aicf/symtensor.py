@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import _aicf
-from ._aicf import Dim
+from ._aicf import Dim, printable_name
 from ._dtypes import FLOATS, dtype_name, is_float
 from ._indexing import take_index
 from .errors import make_error
@@ -72,7 +72,7 @@ class SymTensor:
         return self.transpose()
 
     def __repr__(self) -> str:
-        return f"SymTensor({self.dtype}[{', '.join(map(str, self.shape))}])"
+        return f"SymTensor({self.dtype}[{', '.join(printable_name(str(size)) for size in self.shape)}])"
 
     def _op(self, name: str, *others: Any, **attrs: Any) -> SymTensor:
         operands = [self, *(self.graph.lift(other, self) for other in others)]

@@ -7,6 +7,7 @@
 
 #include "autodiff/vjp.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "bindings.h"
 #include "ir/graph.h"
 #include "ir/rounding.h"
@@ -189,7 +190,7 @@ void bind_dim(nb::module_& module) {
       "A symbolic size: a polynomial of named sizes. Arithmetic with ints and other sizes gives sizes.")
       .def("__init__", [](Dim* self, const std::string& text) { new (self) Dim(Dim::parse(text)); })
       .def("__str__", [](const Dim& d) { return d.to_string(); })
-      .def("__repr__", [](const Dim& d) { return "aicf.Dim('" + d.to_string() + "')"; })
+      .def("__repr__", [](const Dim& d) { return "aicf.Dim('" + printable_name(d.to_string()) + "')"; })
       .def("__hash__", [](const Dim& d) { return std::hash<std::string>{}(d.to_string()); })
       .def(
           "__eq__",

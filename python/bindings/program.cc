@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/printable.h"
 #include "bindings.h"
 #include "import/onnx.h"
 #include "ir/graph.h"
@@ -47,7 +48,7 @@ Program from_bytes(nb::bytes model, const std::map<std::string, std::string>& di
 std::string summary(const Program& program) {
   std::string text = "<aicf.Program";
   for (const Graph& graph : program.entries)
-    text += " " + graph.name() + ": " + std::to_string(graph.nodes().size()) + " ops,";
+    text += " " + printable_name(graph.name()) + ": " + std::to_string(graph.nodes().size()) + " ops,";
   text.back() = '>';
   return text;
 }

@@ -6,6 +6,7 @@ import aicf
 import numpy as np
 import pytest
 from aicf import nn, ops, optim
+from onnx import TensorProto, helper
 
 
 def executable() -> aicf.Executable:
@@ -42,6 +43,18 @@ def test_a_notebook_escapes_names(what: str) -> None:
     html = exe._repr_html_() if what == "executable" else exe.plan._repr_html_()
     assert "<x>" not in html and html.startswith("<table><caption>")
     assert what == "plan" or "&lt;x&gt;" in html
+
+
+def test_names_that_a_terminal_would_obey_are_escaped() -> None:
+    evil = "a\x1b[31m\nb"
+    value = helper.make_tensor_value_info
+    x, y = (value(name + evil, TensorProto.FLOAT, ["n" + evil, 3]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", [x.name], [y.name])], "g" + evil, [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    exe = aicf.compile(model.SerializeToString(), dims={f"n{evil}": "1..4"})
+    specs = [aicf.TensorSpec((2,), "f32", "x" + evil)]
+    for text in (repr(exe), exe._repr_html_(), repr(exe.inputs), repr(aicf.compile(ops.relu, specs))):
+        assert "\x1b" not in text and "\nb" not in text, text
 
 
 def test_a_program_shows_its_entries() -> None:

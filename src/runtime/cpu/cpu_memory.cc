@@ -54,7 +54,7 @@ CpuMemory::CpuMemory(int64_t bytes, const Pages& pages) : pages_(pages), bytes_(
   if (memory == MAP_FAILED)
     throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot map memory for the model")
         .with_actual(std::to_string(bytes) + " bytes")
-        .with_remedy("compile with a smaller range of sizes");
+        .with_remedy("compile with a smaller range of sizes, or raise the limit of the process (ulimit -v)");
   mapping_ = static_cast<std::byte*>(memory);
   const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(memory) % kHugePage);
   data_ = mapping_ + (past == 0 ? 0 : kHugePage - past);
