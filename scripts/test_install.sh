@@ -10,6 +10,9 @@ trap 'rm -rf "$scratch"' EXIT
 prefix=$scratch/prefix
 
 cmake --install "$build" --prefix "$prefix" >"$scratch/install.log" || { cat "$scratch/install.log"; exit 1; }
+for file in LICENSE THIRD_PARTY_NOTICES; do
+  cmp "$root/$file" "$prefix"/share/doc/*/$file
+done
 
 cxx=${CXX:-c++} cc=${CC:-cc}
 for header in "$prefix"/include/aicf/*.h; do

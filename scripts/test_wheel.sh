@@ -10,6 +10,7 @@ log=$(mktemp)
 rm -f "$log"
 wheel=$(ls "$root"/dist/*.whl)
 echo "wheel: $(basename "$wheel"), $(($(stat -c %s "$wheel") / 1024)) KiB"
+.venv/bin/python -m zipfile -l "$wheel" | grep -q 'dist-info/licenses/THIRD_PARTY_NOTICES'
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -160,6 +160,18 @@ def test_python(page: Path, tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
 
 
+def test_every_library_that_is_contained_has_its_notice() -> None:
+    """Those that CMake finds, but what only tests and profilers need; nanobind and what it contains."""
+    found = re.findall(
+        r"^ *aicf_header_package\((\w+)", (ROOT / "cmake/AicfPackages.cmake").read_text("utf-8"), re.M
+    )
+    titles = {"highway": "Google Highway", "json": "nlohmann/json", "cli11": "CLI11", "xxhash": "xxHash"}
+    notices = (ROOT / "THIRD_PARTY_NOTICES").read_text("utf-8")
+    for name in [*found, "zlib", "nanobind", "robin_map", "DLPack"]:
+        assert f"\n{titles.get(name, name)}" in notices, name
+    assert len(found) >= 5
+
+
 @pytest.mark.parametrize("page", sorted(EXCERPTS))
 def test_an_excerpt_stands_in_the_sources(page: str) -> None:
     source = "".join(p.read_text("utf-8") for p in sorted((ROOT / "src").rglob("*.[ch]*")) if p.is_file())
