@@ -172,7 +172,8 @@ TEST(Pipeline, NarrowsProductsWithAndWithoutBias) {
 }
 
 // A step of t tokens over caches of 16 rows, as exporters write it.
-Program cached_step(const Dim& t = Dim::symbol("t")) {
+// `counted`: the number of the step for each element, as folding leaves it.
+Program cached_step(const Dim& t = Dim::symbol("t"), const Array* counted = nullptr) {
   Program program;
   program.sizes["t"] = {1, 4};
   Graph graph("main");
@@ -188,8 +189,8 @@ Program cached_step(const Dim& t = Dim::symbol("t")) {
   const ValueId cos = input("cos", {t, 2}), sin = input("sin", {t, 2});
   const ValueId position = graph.add_input("position", {DType::i64, {1}});
   const ValueId start = graph.add(Op::reshape, {position}, {{"shape", Shape{1, 1, 1, 1}}});
-  const ValueId steps =
-      graph.add(Op::iota, {}, {{"shape", Shape{1, 2, t, 4}}, {"axis", int64_t{2}}, {"dtype", DType::i64}});
+  const Attrs count = {{"shape", Shape{1, 2, t, 4}}, {"axis", int64_t{2}}, {"dtype", DType::i64}};
+  const ValueId steps = counted != nullptr ? graph.add_constant(*counted) : graph.add(Op::iota, {}, count);
   const ValueId rows = graph.add(Op::add, {steps, start});
   const auto append = [&](ValueId old, ValueId x) {
     const ValueId fresh = graph.add(Op::scatter_elements, {old, rows, x}, {{"axis", int64_t{2}}});
@@ -218,6 +219,21 @@ TEST(MatchRopeAppend, StepsMayHaveBeenFolded) {
   program.entries[0] = run_pass(fold_constants, program);
   EXPECT_EQ(count_ops(program.entries[0], Op::iota), 0);
   EXPECT_EQ(count_ops(run_pass(match_rope_append, program), Op::rope_append), 1);
+}
+
+// Of two steps; what lies behind the count in memory says nothing.
+TEST(MatchRopeAppend, TheFoldedCountIsThatOfEveryElement) {
+  const auto appends = [](size_t at, int64_t value) {
+    const auto memory = std::make_shared<std::vector<int64_t>>();
+    for (int64_t i = 0; i < 16; ++i) memory->push_back(i / 4 % 2);
+    memory->push_back(0);
+    memory->at(at) = value;
+    const Array counted = Array::view(DType::i64, {1, 2, 2, 4}, memory->data(), memory);
+    return count_ops(run_pass(match_rope_append, cached_step(Dim(2), &counted)), Op::rope_append);
+  };
+  EXPECT_EQ(appends(16, 0), 1);
+  EXPECT_EQ(appends(16, 7), 1);
+  EXPECT_EQ(appends(15, 7), 0);
 }
 
 TEST(MatchRopeAppend, OtherAnglesForKeysStayAlone) {

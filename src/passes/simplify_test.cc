@@ -1,6 +1,8 @@
 // Rewrites that only make graphs smaller, and the pipeline that runs all passes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "passes/testing/run_pass.h"
 
@@ -84,7 +86,22 @@ TEST(FoldConstants, CountsAFewAndLeavesRepeatsAsViews) {
   expect_equal_meaning(program, folded, {});
 }
 
-// Whole numbers have one result whoever computes them, but the evaluator would take minutes for it.
+// What moves or picks numbers has the evaluator's bits; a function has those of the kernel that computes it.
+TEST(FoldConstants, ComputesWhatHasOneResultWhoeverComputesIt) {
+  Program program;
+  Graph graph("main");
+  const ValueId x = graph.add_constant(testing::random_array({DType::f32, {2, 3}}, {}, 1));
+  const ValueId turned = graph.add(Op::transpose, {x}, {{"perm", Ints{1, 0}}});
+  const ValueId most = graph.add(Op::max, {graph.add(Op::neg, {turned}), turned});
+  graph.add_output(most, "y");
+  graph.add_output(graph.add(Op::exp, {most}), "z");
+  program.entries.push_back(std::move(graph));
+  const Graph folded = run_pass(fold_constants, program);
+  EXPECT_EQ(count_ops(folded, Op::transpose) + count_ops(folded, Op::neg) + count_ops(folded, Op::max), 0);
+  EXPECT_EQ(count_ops(folded, Op::exp), 1);
+  expect_equal_meaning(program, folded, {});
+}
+
 TEST(FoldConstants, LeavesNansToTheMachineThatComputesThem) {
   for (const double divisor : {0.0, 2.0}) {
     Program program;
@@ -97,6 +114,7 @@ TEST(FoldConstants, LeavesNansToTheMachineThatComputesThem) {
   }
 }
 
+// Whole numbers have one result whoever computes them, but the evaluator would take minutes for it.
 TEST(FoldConstants, LeavesLongProductsToTheKernels) {
   for (const int64_t size : {8, 1024}) {
     Program program;
@@ -106,6 +124,30 @@ TEST(FoldConstants, LeavesLongProductsToTheKernels) {
     program.entries.push_back(std::move(graph));
     EXPECT_EQ(count_ops(run_pass(fold_constants, program), Op::matmul), size == 8 ? 0 : 1);
   }
+}
+
+// Below their level, optimisations run only where they may decide what is rounded: around what may be part of
+// an attention or a gelu, in halves.
+TEST(Pipeline, LeavesProgramsAsWrittenBelowALevel) {
+  const auto simplified = [](DType dtype, Op op) {
+    Program program;
+    Graph graph("main");
+    const ValueId x = graph.add_input("x", {dtype, {4, 8}});
+    const Attrs attrs = op == Op::softmax ? Attrs{{"axis", int64_t{1}}} : Attrs{};
+    graph.add_output(graph.add(op, {x}, attrs), "y");
+    program.entries.push_back(std::move(graph));
+    PipelineOptions options;
+    options.opt_level = 0;
+    std::vector<PassRecord> records;
+    run_pipeline(std::move(program), kCpu, options, &records);
+    return std::any_of(records.begin(), records.end(),
+                       [](const PassRecord& record) { return record.name == "simplify"; });
+  };
+  for (const Op op : {Op::softmax, Op::erf}) {
+    EXPECT_TRUE(simplified(DType::bf16, op));
+    EXPECT_FALSE(simplified(DType::f32, op));
+  }
+  EXPECT_FALSE(simplified(DType::bf16, Op::neg));
 }
 
 TEST(Pipeline, RefusesToSkipARequiredPass) {

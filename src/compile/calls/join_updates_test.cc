@@ -15,6 +15,7 @@
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
+#include "compile/testing/selected_calls.h"
 #include "compile/testing/test_device.h"
 #include "runtime/executable.h"
 
@@ -28,6 +29,7 @@ enum class Extra {
   kOldParam,      // a later product reads the first param
   kClipped,       // the updates need a norm of all gradients
   kCrossed,       // each product reads the next one's param in place of y; rows are then as many as columns
+  kInTurn,        // each needs a sum of the param that the one before gives
   kWaits,         // they need what large values make after the products, whose x would wait meanwhile
 };
 
@@ -87,8 +89,15 @@ Program program_of(const Network& n) {
   }
   const ValueId step = graph.add(Op::add, {t, graph.add_constant(Array::from<int64_t>(DType::i64, {}, {1}))});
   graph.add_update(t, step);
+  ValueId before = n.extra == Extra::kInTurn ? graph.add_input("before", weight) : kNoValue;
   for (int i = 0; i < n.count; ++i) {
     const std::string number = std::to_string(i);
+    if (before != kNoValue) {
+      const ValueId sum = graph.add(Op::reduce_sum, {graph.add(Op::cast, {before}, {{"dtype", DType::f32}})},
+                                    {{"axes", Ints{0, 1}}, {"keepdims", false}});
+      ValueId& gradient = gradients[static_cast<size_t>(i)];
+      gradient = scaled(graph, gradient, sum);
+    }
     const ValueId m = variable("m" + number, weight, false), v = variable("v" + number, weight, false);
     const NodeId node = graph.add_node(
         Op::adamw_step, {params[static_cast<size_t>(i)], gradients[static_cast<size_t>(i)], m, v, step, rate},
@@ -98,6 +107,7 @@ Program program_of(const Network& n) {
     graph.add_update(params[static_cast<size_t>(i)], results[0]);
     graph.add_update(m, results[1]);
     graph.add_update(v, results[2]);
+    if (before != kNoValue) before = results[0];
   }
   graph.add_output(graph.add(Op::neg, {rate}), "negative");
   program.entries.push_back(std::move(graph));
@@ -162,6 +172,23 @@ TEST(JoinUpdates, ProductsOfAGroupReadNoParamThatItWrites) {
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(joined({.rows = 8192, .columns = 8192}), Sizes{2});
   EXPECT_EQ(joined({.rows = 8192, .columns = 8192, .extra = Extra::kCrossed}), Sizes{});
+}
+
+// Products whose updates cannot follow at once stay as they were, without a program that no call has.
+TEST(JoinUpdates, UpdatesThatNeedOneAnotherLeaveAllAsItWas) {
+  SelectedCalls s = select_calls(program_of({.extra = Extra::kInTurn}), "sm_90");
+  group_products(s.calls, s.target, s.options);
+  const auto kernels = [&] {
+    std::vector<std::string> names;
+    for (const KernelCall& call : s.calls.calls) names.push_back(call.kernel);
+    return names;
+  };
+  const std::vector<std::string> before = kernels();
+  EXPECT_EQ(std::count(before.begin(), before.end(), kProductGroup), 1);
+  const size_t programs = s.calls.programs.size();
+  join_updates(s.calls, s.target, s.options);
+  EXPECT_EQ(kernels(), before);
+  EXPECT_EQ(s.calls.programs.size(), programs);
 }
 
 TEST(JoinUpdates, TheOldParamIsReadBefore) {

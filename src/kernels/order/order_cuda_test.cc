@@ -1,6 +1,7 @@
 // The text of the order rows compiles for random problems, and shares long lines among blocks.
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
+#include "kernels/order/merge_cuda.h"
 
 namespace aicf {
 namespace {
@@ -8,6 +9,14 @@ namespace {
 using cuda_testing::compile_all;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
+
+// 32 bits of each; all ones are what pads a tile.
+TEST(OrderCuda, ItemsAreNarrowWhereKeyAndIndexHaveARoomOf32Bits) {
+  constexpr int64_t kOnes = (int64_t{1} << 32) - 1;
+  EXPECT_TRUE(is_narrow_item(kOnes - 1, kOnes - 1));
+  EXPECT_FALSE(is_narrow_item(kOnes, 0));
+  EXPECT_FALSE(is_narrow_item(0, kOnes));
+}
 
 TEST(OrderCuda, Compiles) {
   RowTexts texts;

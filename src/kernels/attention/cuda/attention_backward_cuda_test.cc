@@ -108,6 +108,12 @@ TEST(AttentionBackwardCuda, WhatTheMatrixUnitsDoNotServeGoesWithoutThem) {
   const CudaProblem good =
       problem_of(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(128)}, 2, Dim(512), 128, true);
   ASSERT_EQ(attention_backward_unit(good), BackwardUnit::kWgmma);
+  const auto of_depth = [](int64_t depth) {
+    return attention_backward_unit(
+        problem_of(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(depth)}, 2, Dim(512), depth, true));
+  };
+  EXPECT_EQ(of_depth(32), BackwardUnit::kWgmma);
+  EXPECT_EQ(of_depth(24), BackwardUnit::kSimt);
   CudaProblem older = good, capped = good, masked = good, reversed = good, deep = good;
   older.arch = 80;
   capped.fparams[1] = 30;

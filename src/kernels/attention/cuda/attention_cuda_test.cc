@@ -220,7 +220,15 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
     p.arch = 90;
     const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
     EXPECT_EQ(tile.unit, c.unit) << c.what;
-    EXPECT_EQ(attention_code(p, tile).launches.size(), c.launches) << c.what;
+    const CudaCode code = attention_code(p, tile);
+    EXPECT_EQ(code.launches.size(), c.launches) << c.what;
+    // Blocks of a multiprocessor that registers are left for.
+    const std::string blocks = c.unit == AttentionUnit::kWgmma   ? ", 1)"
+                               : c.unit == AttentionUnit::kShort ? (c.q[3] == Dim(32) ? ", 4)" : ", 3)")
+                                                                 : ")";
+    EXPECT_NE(code.source.find("__launch_bounds__(" + std::to_string(code.launches[0].block) + blocks),
+              std::string::npos)
+        << c.what;
     p.arch = 80;
     const AttentionTile plain_tile = attention_tile(p, AttentionUnit::kWgmma);
     EXPECT_NE(plain_tile.unit, AttentionUnit::kWgmma) << c.what;
@@ -278,6 +286,30 @@ TEST(AttentionCuda, WindowsDecideTheCode) {
   EXPECT_EQ(parts(4096), 4096 / (64 * 4));
   EXPECT_EQ(parts(4097), 4096 / (64 * 4) + 1);
   EXPECT_EQ(parts(1), 1);
+}
+
+// A vector is 16 bytes, at a multiple of them: rows that begin elsewhere are read element by element.
+TEST(AttentionCuda, VectorsReadRowsThatBeginWhereTheyMay) {
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    CudaProblem good = problem_of(dtype, {2, 4, 64, 64}, 4, 64, 64, false);
+    good.arch = 80;
+    const auto reads = [&](const CudaProblem& problem, const char* operand) {
+      const std::string text = attention_code(problem, attention_tile(problem, AttentionUnit::kMma)).source;
+      EXPECT_NE(text.find(constant(operand, true)) == std::string::npos,
+                text.find(constant(operand, false)) == std::string::npos);
+      return text.find(constant(operand, true)) != std::string::npos;
+    };
+    const char* names[] = {"kVectorQ", "kVectorK", "kVectorV"};
+    for (size_t i = 0; i < 3; ++i) {
+      CudaProblem later = good, wider = good, turned = good;
+      later.inputs[i].offset = Dim(3);
+      wider.inputs[i].strides[2] = Dim(65);
+      turned.inputs[i].strides[2] = Dim(1);
+      turned.inputs[i].strides[3] = Dim(64);
+      EXPECT_TRUE(reads(good, names[i]));
+      for (const CudaProblem* other : {&later, &wider, &turned}) EXPECT_FALSE(reads(*other, names[i])) << i;
+    }
+  }
 }
 
 TEST(AttentionCuda, WhatTheCopyEngineCannotDescribeGoesWithoutIt) {

@@ -2,7 +2,9 @@
 #include <functional>
 #include <limits>
 
+#include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/testing/conv_case.h"
+#include "kernels/step_check.h"
 #include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {
@@ -212,6 +214,33 @@ TEST(Conv, RefusesStepsThatDoNotFit) {
   broken("missing params", [](Step& s) { s.params.pop_back(); });
   broken("dtype", [](Step& s) { s.inputs[1].dtype = DType::f64; });
   broken("rank of w", [](Step& s) { s.inputs[1].rank = 3; });
+}
+
+// 2^42 elements of four of x, which the kernel's positions would fill one by one.
+TEST(Conv, TransposedRefusesPlanesBeyondNumber) {
+  ConvCase c = {1, 1, 1, 1, {2, 2}, {2, 2}, {2, 2}, {0, 0}, {0, 0}, {1, 1}, false, {0, 0}};
+  const Tensors t = make(c, DType::f32, true, Layout::kDense);
+  Step step = step_of(c, t, "conv_transpose");
+  bind_step(step, IsaLevel::kPortable);
+  constexpr int64_t kStride = int64_t{1} << 21;
+  step.params[3] = step.params[4] = kStride;
+  step.outputs[0].sizes[2] = step.outputs[0].sizes[3] = kStride + 2;
+  step.outputs[0].strides[2] = kStride + 2;
+  expect_refused(step, "a plane of 2^42 elements");
+}
+
+// An axis of one element may have any stride.
+TEST(Conv, ImagesOfOneElementWindowsAreMatrices) {
+  const auto is_matrix = [](const std::vector<int64_t>& in, int64_t row_stride) {
+    const ConvCase c = {2, 4, 6, 1, in, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+    const Tensors t = make(c, DType::f32, false, Layout::kDense);
+    Step step = step_of(c, t, "conv_f32");
+    step.inputs[0].strides[2] = row_stride;
+    return stored_plan<ConvPlan>(bind_step(step, IsaLevel::kPortable)).x_is_matrix != 0;
+  };
+  EXPECT_TRUE(is_matrix({3, 9}, 9));
+  EXPECT_FALSE(is_matrix({3, 9}, 10));
+  EXPECT_TRUE(is_matrix({1, 9}, 10));
 }
 
 TEST(Conv, SelectionPrefersDepthwise) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/tile/cuda/tile_epilogue_writer.h"
 #include "kernels/tile/cuda/tile_half_sums.h"
 
 namespace aicf {
@@ -34,6 +35,19 @@ TEST(TileCuda, EpilogueTilesHaveTheHalfTypeThatTheyAreRoundedToFirst) {
   stored.stages[0] = {stored.stages[0][0],
                       {.op = TileOp::store, .type = TileType::f32, .a = 0, .operand = 2}};
   EXPECT_EQ(epilogue_tile(stored), DType::f16);
+}
+
+// Text that serves any sizes has members for them, but 0 and 1, which decide what is done.
+TEST(TileCuda, EpiloguesOfAnySizesHaveNoNumbers) {
+  CudaParams params;
+  EpilogueMembers own(params, false), any(params, true);
+  EXPECT_EQ(own.number(Dim(72)), "72");
+  EXPECT_EQ(own.number(Dim(-72)), "(-72)");
+  EXPECT_EQ(own.number(Dim::symbol("n")), "q0");
+  EXPECT_EQ(any.number(Dim(72)), "q0");
+  EXPECT_EQ(any.number(Dim(64)), "q1");
+  EXPECT_EQ(any.number(Dim(72)), "q0");
+  EXPECT_EQ(any.number(Dim(0)) + any.number(Dim(1)), "01");
 }
 
 // Which values are sums of halves, by the operation that each one is.

@@ -38,6 +38,11 @@ TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
     EXPECT_EQ(code.source.find("load<16>(x1") < code.source.find("wait_for_inputs"), constant);
     EXPECT_LT(code.source.find("wait_for_inputs"), code.source.find("load<16>(x0"));
   }
+  // A member of a bundle waits for none: its launch has begun with another member.
+  problem.inputs[1].constant = true;
+  problem.member = true;
+  const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+  EXPECT_EQ(code.launches.at(0).early_inputs, std::vector<int32_t>());
 }
 
 // x per row, summed, as an f32 row scalar.
@@ -53,6 +58,34 @@ TileProgram row_sum(DType input) {
       {{.op = TileOp::store_scalar, .type = TileType::f32, .a = kTileScalarBase, .operand = 1}}};
   check_tile_program(program);
   return program;
+}
+
+// Rows of one vector each: a thread has one to itself, so that a block of 64 threads has 64.
+TEST(TileCuda, ShortRowsHaveAThreadEach) {
+  const TileProgram program = row_sum(DType::f32);
+  const Shape sizes{Dim(4096), Dim(4)};
+  CudaProblem problem;
+  problem.inputs = {{DType::f32, Dim(0), sizes, {Dim(4), Dim(1)}}};
+  problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(0)}}};
+  problem.params = {Dim(1)};
+  problem.program = &program;
+  const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+  EXPECT_EQ(code.launches.at(0).block, 64);
+  EXPECT_EQ(code.launches[0].grid[0], Dim(4096 / 64));
+}
+
+// Sums along the outer axis of 16 vectors of columns: 16 threads side by side, and 16 that share the axis.
+TEST(TileCuda, FewColumnsHaveFewThreadsSideBySide) {
+  const TileProgram program = row_sum(DType::f32);
+  const Shape sizes{Dim(64), Dim(4096)};
+  CudaProblem problem;
+  problem.inputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(64)}}};
+  problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(0)}}};
+  problem.params = {Dim(1)};
+  problem.program = &program;
+  const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+  EXPECT_EQ(code.launches.at(0).block, 256);
+  EXPECT_EQ(code.launches[0].grid[0], Dim(4096 / (16 * 16)));
 }
 
 // How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,

@@ -183,9 +183,9 @@ TEST(TileCuda, SigmoidsThatEndInHalvesAreCheap) {
 
 // gelu(x) and (x sigmoid(x) + x): beside each other and for halves, products are added in one instruction.
 TEST(TileCuda, ProductsAreAddedInOneInstructionBesideGelu) {
-  const auto text = [](DType result, TileOp function) {
-    TileProgram program{
-        {DType::f16}, {result, result}, std::vector<TileRegister>(5, {TileType::f32}), {}, {}};
+  const auto text = [](DType result, TileOp function, DType gelu = DType::f16) {
+    if (result != DType::f16) gelu = result;
+    TileProgram program{{DType::f16}, {gelu, result}, std::vector<TileRegister>(5, {TileType::f32}), {}, {}};
     program.stages = {{{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
                        {.op = function, .type = TileType::f32, .dst = 1, .a = 0},
                        {.op = TileOp::sigmoid, .type = TileType::f32, .dst = 2, .a = 0},
@@ -197,6 +197,7 @@ TEST(TileCuda, ProductsAreAddedInOneInstructionBesideGelu) {
     CudaProblem problem;
     problem.inputs = {{DType::f16, Dim(0), sizes, {Dim(64), Dim(1)}}};
     problem.outputs.assign(2, {result, Dim(0), sizes, {Dim(64), Dim(1)}});
+    problem.outputs[0].dtype = gelu;
     problem.params = {Dim(0)};
     problem.program = &program;
     return find_cuda_kernel("tile")->generate(problem).source;
@@ -206,6 +207,8 @@ TEST(TileCuda, ProductsAreAddedInOneInstructionBesideGelu) {
   EXPECT_NE(half.find("gelu_tanh_beside_slope("), std::string::npos);
   EXPECT_EQ(text(DType::f32, TileOp::gelu_tanh).find("__fmaf_rn("), std::string::npos);
   EXPECT_EQ(text(DType::f16, TileOp::tanh).find("__fmaf_rn("), std::string::npos);
+  // A gelu that is kept in f32 is none of them.
+  EXPECT_EQ(text(DType::f16, TileOp::gelu_tanh, DType::f32).find("__fmaf_rn("), std::string::npos);
 }
 
 // Every x y plus the row's largest, beside gelu(x) and sigmoid(x): the product is an earlier stage's, whose
