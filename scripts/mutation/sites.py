@@ -101,8 +101,11 @@ class _Finder:
                         cursor, cursor.extent, "bound", f"({{on}} ? ({shown}) : ({whole}))", shown
                     )
         elif sign in DROPPED and all(kind in ARITHMETIC for kind in kinds):
-            for kept in (left, right) if sign in ("&&", "||") else (left,):
-                yield self._site(cursor, cursor.extent, "term", f"({{on}} ? ({kept}) : ({whole}))", kept)
+            both = sign in ("&&", "||")
+            for kept in (left, right) if both else (left,):
+                # As a condition has it: of an optional and a bool C++ would make an optional.
+                put = f"static_cast<bool>({kept})" if both else f"({kept})"
+                yield self._site(cursor, cursor.extent, "term", f"({{on}} ? {put} : ({whole}))", kept)
 
     def _guard(self, cursor: Cursor) -> Iterator[Site]:
         children = list(cursor.get_children())
