@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, make_error
+from .memory import raise_if_memory_ran_out
 from .module_state import Change, ModuleState, settled
 from .recurrent import weights_listed
 from .same_results import first_of_two_calls, same_results, two_calls
@@ -100,6 +101,7 @@ def _calls(model: Any, calls: Calls, state: ModuleState, args: Any, kwargs: Any,
     try:
         results = two_calls(result, call, args, kwargs)
     except Exception as error:  # as when a branch decides by the values of what the first call kept
+        raise_if_memory_ran_out(error)
         raise _refusal(calls.left, calls.prefix) from error
     counted = [change for change in again.changes() if not settled(change.old, change.new)]
     if counted:

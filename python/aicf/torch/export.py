@@ -21,6 +21,7 @@ from .decompose import masks_as_given, plain_attention, values_unchecked, withou
 from .dims import DynamicDims, named_leaves, parse_dims, positional_names
 from .exclusive import exclusive
 from .function import as_module
+from .memory import raise_if_memory_ran_out
 from .objects import objects_opened, opened
 from .plain_writes import plain_writes_as_values
 from .quiet import torch_quiet
@@ -121,6 +122,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
     except Error:
         raise
     except Exception as error:  # torch has dozens of types for what a model does wrong
+        raise_if_memory_ran_out(error)
         raise _explained(error, _gives_cache(model, kwargs)) from error
 
 

@@ -30,6 +30,7 @@ from .decompose import STATISTICS, is_mutable, table, updates_statistics
 from .exclusive import exclusive
 from .function import OWNER
 from .lower import Lowering
+from .memory import raise_if_memory_ran_out
 from .objects import Opened
 from .paths import leaf_paths
 from .source import line_of_node
@@ -112,6 +113,7 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     try:
         return exported.run_decompositions(decompositions)
     except Exception as error:  # torch has dozens of types for what it cannot do
+        raise_if_memory_ran_out(error)
         constant = re.match(r"Constant (\S+) is mutated", str(error))
         if constant is not None:
             raise make_error(

@@ -25,6 +25,7 @@ from .call import Call, Decompose
 from .control_flow import CONTROL_FLOW, MISSING, Incomplete
 from .decompose import decompose, is_mutable
 from .gradients import DERIVATIVES
+from .memory import raise_if_memory_ran_out
 from .rules import RULES
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
@@ -357,6 +358,7 @@ def _decompose(node: torch.fx.Node, op: Any, fakes: Any, fake_kwargs: Any) -> An
     except Error:
         raise
     except Exception as error:  # torch's decompositions raise whatever they like
+        raise_if_memory_ran_out(error)
         raise unsupported(
             node, f"torch could not decompose it ({type(error).__name__}: {error})"[:300]
         ) from error

@@ -305,3 +305,16 @@ def test_tensors_without_dense_memory_are_refused() -> None:
         with pytest.raises(aicf.UserError, match="AICF-U0402") as error:
             exe(given)
         assert "dense" in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")]
+)
+def test_memory_that_torch_could_not_get_is_no_fault_of_the_model(error: Exception) -> None:
+    class Short(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise error
+
+    with pytest.raises(aicf.EnvError) as caught:
+        aicf.compile(Short(), (torch.ones(2),))
+    assert caught.value.name == "out_of_memory" and "ulimit" in caught.value.remedy
