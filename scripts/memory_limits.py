@@ -2,7 +2,8 @@
 
     python scripts/memory_limits.py [--count 1000] [--seed S] [--jobs 4] [--only CASE [--at BYTES]]
 
-For every verb of the command line and for a Python process, limits are drawn between what the process takes
+For every verb of the command line, for a Python process and for a program of the C++ API (built here from
+memory_limits_host.cc, where build/lib has the library), limits are drawn between what the process takes
 when it has started and what the whole call takes. Under each the exit code is 0 or 3, exit 3 comes with an
 AICF-E code, no signal ends the process, and what it was to write is absent or whole. A case that fails
 without a limit is a finding; where NVRTC is not installed, what needs it is left out. A Python process sets
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib.util
 import json
 import os
 import random
@@ -35,7 +37,9 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 SECONDS = 120  # of a call, at most
 MODEL, ARTIFACT, STEP = "m.onnx", "m.aicf", "step.aicf"
-DIM = ["--dim", "batch=1..8"]
+DIM, TWO = ["--dim", "batch=1..8"], ["--dim", "batch=2"]
+HOST = "memory_limits_host"
+LIBRARY = campaign.ROOT / "build" / "lib" / "libaicf.so"
 DATA = ["--data", "x.npy", "--labels", "l.npy"]
 PART = 64 << 10  # limits are multiples of it
 NO_LIBRARY = "error[AICF-E0003]"  # of a CUDA target where NVRTC is not installed
@@ -49,6 +53,8 @@ class Case:
     variables: dict[str, str] = field(default_factory=dict)
     python: bool = False
     nvrtc: bool = False  # without it the case is left out
+    needs: str = ""  # and without this Python package
+    host: bool = False  # of the C++ program; without a library that is built it is left out
     low: int = 0  # bytes: what the process takes before the case begins
     high: int = 0  # and what it takes in all
 
@@ -74,6 +80,14 @@ CASES = [
     Case("inspect_json", ["inspect", ARTIFACT, "--json"]),
     Case("explain", ["explain", ARTIFACT]),
     Case("doctor", ["doctor"]),
+    Case("export", ["export", STEP, "-o", "e.aicf"], "e.aicf"),
+    Case("export_weights", ["export", STEP, "-o", "e.safetensors"], "e.safetensors"),
+    Case("profile", ["profile", ARTIFACT, *TWO, "--repeat", "2", "-o", "trace.json"]),
+    Case("tune", ["tune", MODEL, *TWO, "--again", "--samples", "1", "--count", "2", "--output", "r.csv"]),
+    Case("peer", ["bench", MODEL, *TWO, "--repeat", "2", "--against", "onnxruntime"], needs="onnxruntime"),
+    Case("host_compile", ["compile"], "host.aicf", host=True),
+    Case("host_run", ["run"], host=True),
+    Case("host_train", ["train"], host=True),
     Case("train", ["train", STEP, *DATA, "--batch", "4", "--steps", "6", "-o", "tr.aicf"], "tr.aicf"),
 ]
 PYTHON = ("load", "compile", "run", "train", "checkpoint", "weights")
@@ -124,7 +138,7 @@ class PythonCases:
     """What a Python process does under a limit that begins after its imports: a fork of this process for
     each, because importing takes a hundred times as long as a case."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, torch: bool = False) -> None:
         os.chdir(folder)
         os.environ.setdefault("AICF_NUM_THREADS", "4")
         import aicf
@@ -134,6 +148,14 @@ class PythonCases:
         self.model = aicf.nn.Sequential(aicf.nn.Linear(64, 512), aicf.nn.ReLU(), aicf.nn.Linear(512, 10))
         self.exe = aicf.load(ARTIFACT)
         self.step = self.make_step()
+        self.torch: Any = None
+        if torch:
+            import torch as library
+
+            self.torch = library
+            library.set_num_threads(1)  # its pool would not be there in a fork
+            self.of_torch = library.nn.Sequential(library.nn.Linear(64, 256), library.nn.GELU())
+            self.compile_torch()  # what it imports at its first call
 
     def make_step(self) -> Any:
         aicf = self.aicf
@@ -164,6 +186,9 @@ class PythonCases:
     def weights(self) -> None:
         self.aicf.nn.load_safetensors("w.safetensors")
         self.exe.load_state_dict(self.exe.state_dict() or self.exe.weights())
+
+    def compile_torch(self) -> None:
+        self.aicf.compile(self.of_torch, (self.torch.ones(4, 64),))(self.torch.ones(4, 64))
 
     def outcome(self, name: str, limit: int) -> int:
         """Of the case, in this process."""
@@ -197,6 +222,12 @@ class PythonCases:
             return status, said.read().decode(errors="replace")
 
 
+def build_host(folder: Path) -> None:
+    source, library = Path(__file__).with_name(HOST + ".cc"), LIBRARY.parent
+    words = ["c++", "-std=c++20", f"-I{campaign.ROOT / 'include'}", str(source), f"-L{library}", "-laicf"]
+    subprocess.run([*words, f"-Wl,-rpath,{library}", "-o", str(folder / HOST)], check=True)
+
+
 def prepare(cli: str, folder: Path) -> None:
     """The inputs of all cases, a compiled model and a train step."""
     write_inputs(folder)
@@ -226,7 +257,7 @@ class Limits:
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
         return subprocess.run(
-            [self.cli, *case.words],
+            [str(self.folder / HOST) if case.host else self.cli, *case.words],
             cwd=self.folder,
             env={**self.environment, **case.variables},
             preexec_fn=confine,
@@ -239,10 +270,16 @@ class Limits:
         return self.call(case, limit).returncode == 0
 
     def left_out(self, case: Case) -> bool:
-        if not (case.nvrtc and NO_LIBRARY.encode() in self.call(case, 0).stderr):
-            return False
-        print(f"{case.name}: left out: NVRTC is not installed")
-        return True
+        without = ""
+        if case.host and not LIBRARY.exists():
+            without = "build/lib/libaicf.so is not built"
+        elif case.needs and importlib.util.find_spec(case.needs) is None:
+            without = f"{case.needs} is not installed"
+        elif case.nvrtc and NO_LIBRARY.encode() in self.call(case, 0).stderr:
+            without = "NVRTC is not installed"
+        if without:
+            print(f"{case.name}: left out: {without}")
+        return bool(without)
 
     def measure(self, case: Case) -> bool:
         """The least limits under which it starts and under which it succeeds; whether it does without one."""
@@ -266,8 +303,10 @@ class Limits:
             case.low = own_bytes()
         else:
             # Below, the system ends the process before a line of ours runs: it cannot map the program
-            # (SIGSEGV, SIGKILL) or the libraries (127).
-            start, early = Case("version", ["--version"]), (127, -signal.SIGSEGV, -signal.SIGKILL)
+            # (SIGSEGV, SIGKILL) or the libraries (127). A program without our handlers (last_words.cc) starts
+            # where C++ can throw.
+            start = Case("version", ["--version"], host=case.host)
+            early = {127, -signal.SIGSEGV, -signal.SIGKILL} | ({3, -signal.SIGABRT} if case.host else set())
             case.low = least(lambda limit: self.call(start, limit).returncode not in early)
         return True
 
@@ -333,6 +372,7 @@ def main() -> int:
         PythonCases(options.save_step).step.save(STEP)
         return 0
     cases = CASES + [Case(f"python_{name}", [name], python=True) for name in PYTHON]
+    cases.append(Case("python_compile_torch", ["compile_torch"], python=True, needs="torch"))
     cases = [case for case in cases if case.name.startswith(options.only)]
     if options.jobs > 1:  # a case is measured once, by the process that has it
         words = ["--cli", options.cli, "--only", options.only, "--seed", str(options.seed)]
@@ -345,8 +385,10 @@ def main() -> int:
         cases = [case for case in cases if not trial.left_out(case)]
         count = -(-options.count // max(len(cases), 1))
         cases = cases[options.part :: options.parts]
+        if any(case.host for case in cases):
+            build_host(trial.folder)
         if any(case.python for case in cases):
-            trial.python = PythonCases(trial.folder)
+            trial.python = PythonCases(trial.folder, any(case.needs == "torch" for case in cases))
         for case in cases:
             if options.at or trial.measure(case):
                 if options.at and case.writes:

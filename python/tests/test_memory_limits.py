@@ -19,6 +19,8 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
         ("memory_limits.py", 66, "run"),
         ("memory_limits.py", 20, "inspect"),
         ("memory_limits.py", 20, "python_run"),
+        ("memory_limits.py", 16, "export"),
+        ("memory_limits.py", 45, "host"),
         ("kill_writers.py", 12, ""),
     ],
 )

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/helpers.h"
+#include "base/out_of_memory.h"
 #include "plan/plan_json.h"
 
 namespace aicf {
@@ -96,6 +97,7 @@ Json read_header(const SafetensorsFile& file) {
   auto at = file.metadata.find("aicf.header_checksum");
   if (at == file.metadata.end() || at->second != checksum(header))
     throw bad_artifact("a checksum differs", kHeader);
+  require_room_for_json(static_cast<uint64_t>(header.bytes()), "the header of an artifact");
   Json json = Json::parse(text_of(header), nullptr, false);
   const bool sound = json.is_object() && json.contains("checksums") && json["checksums"].is_object() &&
                      json.contains("metadata") && json["metadata"].is_object() && json.contains("targets") &&

@@ -1,7 +1,6 @@
 #include "base/dynamic_library.h"
 
 #include <dlfcn.h>
-#include <sys/mman.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "base/out_of_memory.h"
 
 namespace aicf {
 namespace {
@@ -71,20 +71,11 @@ fs::path own_folder() {
 
 // A library's constructors, and what the loader sets up for its threads, end the process where they find no
 // memory: there must be room for the file and for them.
-void require_room(const std::string& path) {
-  constexpr uintmax_t kOfConstructors = 16 << 20;
+void require_room_to_load(const std::string& path) {
+  constexpr uint64_t kOfConstructors = 16 << 20;
   std::error_code error;  // of a bare name, which the loader looks up
-  const uintmax_t bytes = fs::file_size(path, error);
-  const size_t room = kOfConstructors + (error ? 0 : bytes);
-  void* memory =
-      mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    throw EnvironmentError(ErrorCode::kE_out_of_memory, "there is not enough memory to load a library")
-        .with_value(path)
-        .with_expected(std::to_string(room >> 20) + " MiB")
-        .with_actual("not enough memory to load it")
-        .with_remedy("free memory, or raise the limit on the process's address space (ulimit -v)");
-  munmap(memory, room);
+  const uint64_t bytes = fs::file_size(path, error);
+  require_room(kOfConstructors + (error ? 0 : bytes), path);
 }
 
 // Null, and dlerror() says why.
@@ -92,7 +83,7 @@ void* load_library(const std::string& path) {
   void* loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (loaded != nullptr) return loaded;
   std::error_code error;
-  if (path.find('/') == std::string::npos || fs::exists(path, error)) require_room(path);
+  if (path.find('/') == std::string::npos || fs::exists(path, error)) require_room_to_load(path);
   return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 

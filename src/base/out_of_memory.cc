@@ -1,5 +1,6 @@
 #include "base/out_of_memory.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <cstdint>
@@ -23,6 +24,25 @@ EnvironmentError out_of_memory_error(const std::exception& error) {
   return EnvironmentError(ErrorCode::kE_out_of_memory, "memory could not be allocated")
       .with_actual(error.what())
       .with_remedy("free memory, or raise the limit of the process (ulimit -v, the container's)");
+}
+
+void require_room(uint64_t bytes, const std::string& what) {
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    throw EnvironmentError(ErrorCode::kE_out_of_memory,
+                           "there is no room in memory for what has to stand there")
+        .with_value(what)
+        .with_expected(std::to_string((bytes >> 10) + 1) + " KiB")
+        .with_actual("not enough memory")
+        .with_remedy("free memory, or raise the limit of the process (ulimit -v, the container's)");
+  munmap(memory, bytes);
+}
+
+void require_room_for_json(uint64_t bytes, const std::string& what) {
+  constexpr uint64_t kOfAByte = 32,
+                     kLeast = 1 << 20;  // "0," is an element of 16 bytes of a vector that grows
+  require_room(kLeast + kOfAByte * bytes, what);
 }
 
 bool met_memory_limit() {

@@ -3,7 +3,9 @@
 // out_of_memory.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <string>
 
 #include "base/error.h"
 
@@ -12,6 +14,13 @@ namespace aicf {
 bool says_out_of_memory(const std::exception& error);
 // May itself find no memory for its text: std::bad_alloc.
 EnvironmentError out_of_memory_error(const std::exception& error);
+
+// out_of_memory unless so many bytes, which `what` takes, can be had now. For code of others that ends the
+// process where it finds no memory: constructors of libraries, and destructors, such as those of nlohmann's
+// JSON, which keep what they take apart in a vector.
+void require_room(uint64_t bytes, const std::string& what);
+// For a JSON text of so many bytes, what is parsed of it, and what is made of that.
+void require_room_for_json(uint64_t bytes, const std::string& what);
 
 // Whether the process has come so near to its limit on address space (ulimit -v) that memory may have been
 // refused to it: for what a library reports in words that do not say so.

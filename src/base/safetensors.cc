@@ -11,6 +11,7 @@
 #include "base/dim.h"
 #include "base/error.h"
 #include "base/helpers.h"
+#include "base/out_of_memory.h"
 #include "base/rounding.h"
 
 namespace aicf {
@@ -96,6 +97,7 @@ void check_disjoint(const std::string& path, std::vector<Extent>& extents) {
 // nlohmann keeps the last of two equal keys; a file with two is ambiguous, so it is refused. Depth is bounded
 // because the parser recurses into nothing deeper than a tensor's own fields.
 Json parse_header(const std::string& path, std::string_view text) {
+  require_room_for_json(text.size(), path);
   std::vector<std::set<std::string>> keys;
   auto callback = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > 4) bad_safetensors(path, "header nests too deeply");
@@ -157,6 +159,8 @@ std::vector<Placed> place(const std::vector<SafetensorsTensor>& tensors) {
 
 std::string header_text(const std::vector<Placed>& placed, const SafetensorsMetadata& metadata,
                         int64_t alignment) {
+  constexpr uint64_t kLeast = 1 << 20, kOfATensor = 4 << 10;
+  require_room(kLeast + kOfATensor * placed.size(), "the header of a file");
   // Json objects are sorted by key, so the text depends on nothing but the contents.
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;

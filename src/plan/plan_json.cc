@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/out_of_memory.h"
 #include "plan/plan_json_values.h"
 #include "plan/step_json.h"
 #include "plan/tile_program_json.h"
@@ -142,6 +143,11 @@ Plan plan_from(const ParsedJson& json) {
 }  // namespace
 
 std::string plan_to_json(const Plan& plan) {
+  constexpr uint64_t kLeast = 1 << 20, kOfAStep = 16 << 10;
+  uint64_t steps = plan.programs.size();
+  for (const auto* list : {&plan.entries, &plan.buckets, &plan.bodies})
+    for (const EntryPlan& entry : *list) steps += entry.steps.size() + entry.buffers.size();
+  require_room(kLeast + kOfAStep * steps, "a plan");
   Json variables = Json::array(), programs = Json::array(), entries = Json::array();
   for (const PlanVariable& v : plan.variables)
     variables.push_back({{"name", v.name},
@@ -162,6 +168,7 @@ std::string plan_to_json(const Plan& plan) {
 }
 
 Plan plan_from_json(std::string_view text) {
+  require_room_for_json(text.size(), "a plan");
   try {
     return plan_from(ParsedJson::parse(text));
   } catch (const nlohmann::json::exception& error) {
