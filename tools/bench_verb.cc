@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -44,7 +45,13 @@ std::string describe_times(const std::string& name, const Json& json) {
 // Before anything is compiled.
 void check_peers(const BenchArgs& options) {
   if (options.against.empty()) return;
-  for (const std::string& name : options.against) check_peer_name(name);
+  for (const std::string& name : options.against) {
+    check_peer_name(name);
+    if (std::count(options.against.begin(), options.against.end(), name) > 1)
+      throw UserError(ErrorCode::kU_bad_option, "a peer is named twice")
+          .with_value("--against " + name)
+          .with_remedy("name each peer once");
+  }
   if (options.source.is_artifact())
     throw UserError(ErrorCode::kU_bad_option, "a peer needs the model, not our artifact")
         .with_value(options.source.path)

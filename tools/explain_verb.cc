@@ -141,6 +141,10 @@ struct ExplainArgs {
 
 // Without --measure nothing runs: a device decides the target of what is compiled, and no more.
 void refuse_unmeasured(const ExplainArgs& options) {
+  if (options.source.is_artifact() && options.verb->given("--candidates"))
+    throw UserError(ErrorCode::kU_bad_option, "a compiled file does not say what its steps were chosen from")
+        .with_value("--candidates")
+        .with_remedy("leave it out, or explain the .onnx file that it was made from");
   if (options.measure) return options.run.check();
   for (const char* name : {"--threads", "--isa", "--device"})
     if (options.verb->given(name) && (std::string_view(name) != "--device" || options.source.is_artifact()))

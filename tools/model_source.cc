@@ -280,6 +280,7 @@ std::unique_ptr<Executable> RunOptions::load(const ModelSource& source) const {
 }
 
 void InputOptions::add_to(VerbOptions& verb) {
+  verb_ = verb;
   verb.add_option("--input", inputs,
                   "NAME=x.npy, a .npz file, NAME=random, or random for all that are not given");
   verb.add_option("--range", ranges,
@@ -302,6 +303,19 @@ ValueRanges InputOptions::value_ranges() const {
     if (!result.emplace(name, range).second) throw given_twice("--range " + text);
   }
   return result;
+}
+
+void InputOptions::refuse_undrawn(const std::vector<std::string>& drawn) const {
+  const auto refuse = [](const std::string& option, const std::string& why) {
+    throw UserError(ErrorCode::kU_bad_option, "an option of random inputs has none to draw")
+        .with_value(option)
+        .with_actual(why)
+        .with_remedy("leave it out, or have the input drawn: --input NAME=random");
+  };
+  for (const auto& [name, range] : value_ranges())
+    if (std::find(drawn.begin(), drawn.end(), name) == drawn.end())
+      refuse("--range " + name + "=…", "the input is given");
+  if (drawn.empty() && verb_ && verb_->given("--seed")) refuse("--seed", "no input is random");
 }
 
 std::vector<std::string> InputOptions::files() const {
@@ -359,7 +373,9 @@ std::map<std::string, Array> gather_inputs(const Executable& exe, const EntryPla
     if (!given.emplace(*at).second) throw given_twice("--input " + name + "=random");
   }
   if (all_random)
-    for (const auto& item : made) given.emplace(item);
+    for (const auto& item : made)
+      if (given.emplace(item).second) random_names.push_back(item.first);
+  options.refuse_undrawn(random_names);
   const auto is_input = [&](const auto& item) {
     return std::any_of(entry.inputs.begin(), entry.inputs.end(),
                        [&](const IoTensor& io) { return io.name == item.first; });

@@ -74,6 +74,11 @@ struct InputOptions {
   ValueRanges value_ranges() const;
   std::vector<std::string> files() const;                 // those that --input names
   std::string source_of(const std::string& input) const;  // "random, seed 0" or "of x.npy"
+  // bad_option for a --range of an input that is not among those drawn, and --seed if none is.
+  void refuse_undrawn(const std::vector<std::string>& drawn) const;
+
+ private:
+  std::optional<VerbOptions> verb_;
 };
 std::map<std::string, Array> gather_inputs(const Executable& exe, const EntryPlan& entry,
                                            const InputOptions& options, const std::vector<std::string>& dims);

@@ -35,7 +35,7 @@ struct TrainArgs {
   std::vector<std::string> data;
   RunOptions run;
   uint64_t seed = 0;
-  bool in_order = false, resume = false, batch_given = false;
+  bool in_order = false, resume = false, batch_given = false, seed_given = false;
   int64_t batch = 0, steps = 0, checkpoint_every = 0;
 };
 
@@ -328,6 +328,10 @@ int train_model(const TrainArgs& options, const Console& console) {
         .with_value("--batch")
         .with_expected("1 or more")
         .with_actual(std::to_string(options.batch));
+  if (options.seed_given && options.in_order)
+    throw UserError(ErrorCode::kU_bad_option, "rows that are visited as they stand have no seed")
+        .with_value("--seed with --in-order")
+        .with_remedy("leave out one of the two");
   return Run(options, console).train();
 }
 
@@ -351,6 +355,7 @@ VerbRun setup_train(VerbOptions& verb) {
   options->run.add_to(verb);
   return [options, verb](const Console& console) {
     options->batch_given = verb.given("--batch");
+    options->seed_given = verb.given("--seed");
     return train_model(*options, console);
   };
 }

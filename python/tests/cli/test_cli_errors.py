@@ -38,6 +38,7 @@ from cli_program import DIM, FIXED, Cli
         (["run", "m.onnx", *FIXED, "--input", "x"], 2, "AICF-U0001"),
         (["bench", "m.onnx", *FIXED, "--repeat", "0"], 2, "AICF-U0001"),
         (["bench", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
+        (["bench", "m.onnx", *FIXED, "--against", "onnxruntime,onnxruntime"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--against", "nothing"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--rtol", "-1"], 2, "AICF-U0001"),
         (["validate", "m.onnx", *FIXED, "--range", "x=0"], 2, "AICF-U0001"),

@@ -162,6 +162,18 @@ def test_a_broken_peer_is_named_with_what_mends_it(cli: Cli) -> None:
     assert cli.json(*words, code=3, PYTHONPATH=str(cli.folder))["error"]["code"] == "AICF-E0002"
 
 
+def test_options_of_random_inputs_need_one(cli: Cli) -> None:
+    np.save(cli.folder / "x.npy", np.ones((3, 16), "f"))
+    cli.run("compile", "m.onnx", *DIM)
+    given = ("run", "m.aicf", "--input", "x=x.npy")
+    for option in (("--range", "x=1..2"), ("--seed", "4")):
+        error = cli.json(*given, *option, code=2)["error"]
+        assert error["code"] == "AICF-U0001" and error["value"].startswith(option[0]) and error["remedy"]
+        cli.run("run", "m.aicf", *option)
+        cli.run("run", "m.aicf", "--input", "x=random", *option)
+    assert cli.json("explain", "m.aicf", "--candidates", "3", code=2)["error"]["value"] == "--candidates"
+
+
 def test_a_size_out_of_the_range_says_what_to_do(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM)
     for verb in (("run",), ("bench", "--repeat", "1"), ("verify", "-n", "1")):

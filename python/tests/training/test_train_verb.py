@@ -124,6 +124,7 @@ def test_data_that_is_not_finite_is_named(train: Train, folder: Path, data: Batc
         (["--steps", "9", "--checkpoint", "kept", "--resume", "--data", "y=x.npy"], "AICF-U0401"),
         (["--steps", "9", "--data", "x.npy"], "AICF-U0001"),
         (["--steps", "9", "--batch", "0"], "AICF-U0001"),
+        (["--steps", "9", "--in-order", "--seed", "3"], "AICF-U0001"),
         (["--steps", str(2**63 - 1)], "AICF-U0001"),
         (["--steps", "9", "--checkpoint-every", str(2**62)], "AICF-U0001"),
         (["--steps", "9", "--checkpoint", "./x.npy"], "AICF-U0001"),
