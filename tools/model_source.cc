@@ -135,7 +135,7 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model, bool 
       comma_list(Target::names()) +
           " (PTX), several by comma; or cuda, cuda:ORDINAL: a GPU of this machine. A file that 'aicf "
           "compile' writes for one kind of GPU has PTX and the CPU's variant "
-          "beside it");
+          "beside it; default cpu");
   add("--precision", precision,
       "f32 as the model states it; tf32, bf16-mixed or f16-mixed: contractions of f32 take operands of that "
       "type");
@@ -156,7 +156,7 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model, bool 
 }
 
 void ModelSource::add_stages_to(VerbOptions& verb) {
-  verb.add_option("--stop-after", stop_after, comma_list(kStages));
+  verb.add_option("--stop-after", stop_after, comma_list(kStages) + "; default artifact");
   verb.add_flag("--print", print, "print what the stage given by --stop-after made");
   verb.add_option("--dump-after", dump_after, "print the graph after this pass, or 'all'");
 }

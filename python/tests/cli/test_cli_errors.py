@@ -128,7 +128,9 @@ def test_help_and_version_are_told_without_a_verb(cli: Cli) -> None:
         assert lists == (verb == "compile")
         takes = verb in ("run", "bench", "verify", "validate", "explain", "profile", "tune")
         assert ("as 'aicf help compile' says: --state" in text) == takes
-    assert "--precision TEXT=f32" in cli.run("help", "compile").stdout
+    text = cli.run("help", "compile").stdout
+    assert all(said in text for said in ("--precision TEXT=f32", "--opt INT=2", "beside it; default cpu"))
+    assert "artifact; default artifact" in text
 
 
 def test_verbosity_says_what_is_done(cli: Cli) -> None:
