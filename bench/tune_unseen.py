@@ -4,19 +4,22 @@ convolutions and attention.
     tune_unseen.py models FOLDER [--seed 1]
     aicf tune FOLDER/products_f16.onnx --device cuda --records none --count 60 --json > products_f16.json
     tune_unseen.py report products_f16.json … --times times.csv
+    tune_unseen.py table times.csv.xz > ../src/select/testing/times/seed_1.txt
 
 `models` writes an ONNX model for each group of problems, every problem an output of its own; groups whose
 name ends in tf32 want --precision tf32. With a seed the problems are drawn, by nothing but the seed. Weights
 are zeros: the tuner fills its operands itself. `report` prints the table of
 docs/measurements/kernel_selection.md: what the heuristic takes, the fastest own candidate, which is as fast
 as selection may choose without a record, and a vendor's library. `--times` writes every measured candidate as
-a line of a record file, which src/select/heuristic_test.cc replays against the cost model.
+a line of a record file. `table` writes of such a file, or of one in xz, what src/select/heuristic_test.cc
+replays against the cost model: a line for each key, then the microseconds and names of our own candidates.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -373,6 +376,21 @@ def report(results: list[Path], explained: list[Path], times: Path | None) -> No
         times.write_text("\n".join(lines) + "\n")
 
 
+def table(path: Path) -> None:
+    raw = path.read_bytes()
+    rows = (lzma.decompress(raw) if path.suffix == ".xz" else raw).decode().splitlines()
+    last = ""
+    for row in rows[1:]:
+        *fields, us, _, _ = row.split(",")
+        key, choice = ",".join(fields[:6]), ",".join(fields[6:])
+        if is_library(choice):
+            continue
+        if key != last:
+            print(key)
+        print(f" {us} {choice}")
+        last = key
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -391,8 +409,12 @@ def main() -> None:
         help="what aicf explain --records none --json prints, if the estimate has changed since",
     )
     of.add_argument("--times", type=Path, help="every measured candidate, as a record file")
+    of = verbs.add_parser("table")
+    of.add_argument("times", type=Path, help="a record file that report --times wrote")
     options = parser.parse_args()
-    if options.verb == "models":
+    if options.verb == "table":
+        table(options.times)
+    elif options.verb == "models":
         write_models(options.folder, GROUPS if options.seed is None else drawn(options.seed))
     else:
         report(options.results, options.explain, options.times)

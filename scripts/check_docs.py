@@ -182,10 +182,25 @@ def check_result(name, raw):
             yield f"{name}: no {what}"
 
 
+def check_table(name, raw, origins):
+    """What is wrong with a CSV file of results; `files` of a JSON file says of what commit each is."""
+    if not name.endswith(".xz") and len(raw) > LARGE_RESULT:
+        yield f"{name}: larger than {LARGE_RESULT} bytes: compress it with xz -9"
+    if name.removeprefix(RESULTS) not in origins:
+        yield f"{name}: no JSON file of {RESULTS} says where it comes from"
+
+
 def check_results(files):
+    origins = set()
     for name in files:
         if name.startswith(RESULTS) and name.endswith((".json", ".json.xz")):
-            yield from check_result(name, (ROOT / name).read_bytes())
+            raw = (ROOT / name).read_bytes()
+            yield from check_result(name, raw)
+            if b'"files"' in raw:
+                origins.update(json.loads(raw).get("files", ()))
+    for name in files:
+        if name.startswith(RESULTS) and name.endswith((".csv", ".csv.xz")):
+            yield from check_table(name, (ROOT / name).read_bytes(), origins)
     texts = {
         name: (ROOT / name).read_text(encoding="utf-8")
         for name in files
