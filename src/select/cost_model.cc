@@ -34,7 +34,9 @@ double estimate_microseconds(const KernelCall& call, std::string_view kernel, co
 }
 
 double least_microseconds(const Work& work, std::string_view kernel, DType x, const TargetFacts& facts) {
-  const bool half = dtype_bytes(x) == 2 && kernel.find("simt") == std::string_view::npos;
+  const bool scalar = kernel.find("simt") != std::string_view::npos || kernel == "conv_depthwise" ||
+                      kernel == "conv_transpose";
+  const bool half = dtype_bytes(x) == 2 && !scalar;
   const double rate = half                             ? facts.half_flops
                       : kernel == "matmul_tensor_core" ? facts.half_flops / 2
                                                        : facts.float_flops;

@@ -18,6 +18,9 @@ TEST(CostModel, TheSlowerOfMemoryAndArithmeticBounds) {
   EXPECT_EQ(least(8000, 8000, "matmul_simt", DType::bf16), 16);
   EXPECT_EQ(least(1000, 8000, "matmul_tensor_core", DType::f16), 2);
   EXPECT_EQ(least(1000, 8000, "matmul_tensor_core", DType::f32), 4);  // tf32
+  EXPECT_EQ(least(1000, 8000, "conv_mma", DType::f16), 2);
+  for (const char* kernel : {"conv_depthwise", "conv_transpose", "conv_simt", "attention_simt"})
+    EXPECT_EQ(least(1000, 8000, kernel, DType::f16), 16) << kernel;
 }
 
 }  // namespace

@@ -243,8 +243,8 @@ std::optional<CudaLimits> cuda_limits(int ordinal) {
 
 double CudaLimits::least_microseconds(const Work& work, std::string_view kernel, DType x) const {
   const int64_t bytes = dtype_bytes(x);
-  const bool matrix_units =
-      kernel.find("simt") == std::string_view::npos && kernel.find("depthwise") == std::string_view::npos;
+  const bool matrix_units = kernel.find("simt") == std::string_view::npos && kernel != "conv_depthwise" &&
+                            kernel != "conv_transpose";
   double rate = float_flops;
   if (matrix_units && bytes <= 2) rate = bytes == 1 ? 2 * half_flops : half_flops;
   if (matrix_units && bytes == 4 && kernel.starts_with("matmul")) rate = half_flops / 2;

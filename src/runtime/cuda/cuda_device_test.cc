@@ -431,6 +431,7 @@ TEST_F(CudaDevice, LimitsAreThoseOfItsClocksAndWidths) {
     EXPECT_DOUBLE_EQ(least(arithmetic, "matmul_simt", DType::f32), 1e12 / limits->float_flops);
     EXPECT_DOUBLE_EQ(least(arithmetic, "attention_simt", DType::f16), 1e12 / limits->float_flops);
     EXPECT_DOUBLE_EQ(least(arithmetic, "conv_depthwise", DType::f16), 1e12 / limits->float_flops);
+    EXPECT_DOUBLE_EQ(least(arithmetic, "conv_transpose", DType::f16), 1e12 / limits->float_flops);
     // What may lie in the cache comes at its rate, and what no data asks for is not counted.
     const double cache = limits->cache_size;
     EXPECT_DOUBLE_EQ(least({cache, 0, cache}, "tile", DType::f32), cache / limits->cache_bytes);
