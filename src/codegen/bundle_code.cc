@@ -48,6 +48,7 @@ class BundleWriter {
         cuda_kernel_head(problem, launch_, false, stages == 1 ? kSharedThreads / launch_.block : 0) + body +
         "}\n";
     code.launches = {launch_};
+    code.compile_cost = std::min(compile_cost_, kLongToCompile);
     return code;
   }
 
@@ -56,7 +57,7 @@ class BundleWriter {
     std::map<std::string, std::string> names;  // of namespaces, by text: equal texts stand there once
     for (const CudaCode& code : member_codes()) {
       const auto [at, fresh] = names.emplace(code.source, kMemberPrefix + std::to_string(names.size()));
-      if (fresh) unit_.add(code.source, at->second);
+      if (fresh) unit_.add(code.source, at->second), compile_cost_ += code.compile_cost;
       functions_.push_back(at->second + "::" + code.launches[0].function);
       launches_.push_back(code.launches[0]);
       launch_.block =
@@ -204,6 +205,7 @@ class BundleWriter {
   UnitWriter unit_;
   CudaParams params_;
   CudaLaunch launch_;
+  int compile_cost_ = 0;                // of the texts
   int blocks_ = 0;                      // that all stages are dealt to; 0: one stage
   std::vector<std::string> functions_;  // of the members
   std::vector<CudaLaunch> launches_;
@@ -211,13 +213,6 @@ class BundleWriter {
 };
 
 }  // namespace
-
-int member_texts(const std::string& source) {
-  const std::string head = std::string("\nnamespace ") + kMemberPrefix;
-  int count = 0;
-  for (size_t at = source.find(head); at != std::string::npos; at = source.find(head, at + 1)) ++count;
-  return count;
-}
 
 CudaCode bundle_code(const KernelCall& bundle, const CodeContext& context) {
   return BundleWriter(bundle, context).write();

@@ -11,7 +11,4 @@ namespace aicf {
 // when all have met. Members must be such that joins_bundle() of their code.
 CudaCode bundle_code(const KernelCall& bundle, const CodeContext& context);
 
-// How many members' texts the source of a bundle holds; 0: it is none.
-int member_texts(const std::string& source);
-
 }  // namespace aicf

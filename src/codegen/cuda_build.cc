@@ -16,15 +16,7 @@
 namespace aicf {
 namespace {
 
-constexpr int kModuleCost = 8;  // a module is full at the cost of so many small kernels
-
-// Products unroll into long code: such a kernel takes as long to compile as many small ones. A bundle counts
-// for its members.
-int compile_cost(const std::string& source) {
-  for (const char* header : {"wgmma", "mma.cuh", "sliced.cuh"})
-    if (source.find(header) != std::string::npos) return kModuleCost;
-  return std::clamp(member_texts(source), 1, kModuleCost);
-}
+constexpr int kModuleCost = kLongToCompile;  // of a module that is full
 
 // Functions of different sources may have one name, and an extern "C" name belongs to the whole module. A
 // kernel's name stands at the start of a line, as cuda_kernel_head writes it, and nowhere else.
@@ -66,7 +58,12 @@ std::string to_string(const ModuleRecord& record) {
 
 int32_t CudaBuilder::intern_source(const CudaCode& code) {
   const auto [at, fresh] = index_.emplace(code.source, static_cast<int32_t>(sources_.size()));
-  if (fresh) sources_.push_back(with_unique_names(code, sources_.size()));
+  if (fresh) {
+    sources_.push_back(with_unique_names(code, sources_.size()));
+    std::set<std::string> functions;
+    for (const CudaLaunch& launch : code.launches) functions.insert(launch.function);
+    works_.push_back({static_cast<int>(functions.size()), code.compile_cost});
+  }
   return at->second;
 }
 
@@ -100,17 +97,21 @@ CodedGraph CudaBuilder::add(const CallGraph& calls, const std::set<ValueId>& run
 
 std::vector<CudaUnit> CudaBuilder::units(const std::vector<CodedGraph*>& graphs) const {
   std::vector<UnitWriter> writers;
-  int32_t images = 0;  // of PTX, which the driver compiles: modules after those of the units
+  std::vector<CompileWork> works;  // by unit
+  int32_t images = 0;              // of PTX, which the driver compiles: modules after those of the units
   std::vector<int32_t> module_of(sources_.size());
-  int cost = kModuleCost;
   for (size_t i = 0; i < sources_.size(); ++i) {
     if (is_ptx(sources_[i])) {
       module_of[i] = -++images;
       continue;
     }
-    const int added = compile_cost(sources_[i]);
-    if (cost + added > kModuleCost) writers.emplace_back(), cost = 0;
-    cost += added;
+    const auto& [kernels, cost] = works_[i];
+    if (works.empty() || works.back().cost + cost > kModuleCost) {
+      writers.emplace_back();
+      works.push_back({0, 0});
+    }
+    works.back().kernels += kernels;
+    works.back().cost += cost;
     writers.back().add(sources_[i], "source_" + std::to_string(i));
     module_of[i] = static_cast<int32_t>(writers.size()) - 1;
   }
@@ -121,7 +122,8 @@ std::vector<CudaUnit> CudaBuilder::units(const std::vector<CodedGraph*>& graphs)
       for (StepLaunches& step : *list)
         if (step.module >= 0) step.module = module_of[static_cast<size_t>(step.module)];
   std::vector<CudaUnit> result;
-  for (const UnitWriter& writer : writers) result.push_back({writer.text(), target_.code_target()});
+  for (size_t i = 0; i < writers.size(); ++i)
+    result.push_back({writers[i].text(), target_.code_target(), works[i]});
   return result;
 }
 

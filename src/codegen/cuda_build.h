@@ -51,6 +51,7 @@ class CudaBuilder {
   int32_t intern_source(const CudaCode& code);
   Target target_;
   std::vector<std::string> sources_;
+  std::vector<CompileWork> works_;  // of the sources
   std::map<std::string, int32_t> index_;
 };
 

@@ -111,13 +111,6 @@ std::string with_line_numbers(const std::string& source) {
   return text;
 }
 
-size_t kernels_of(const std::string& source) {
-  size_t count = 0;
-  for (size_t at = source.find("__global__"); at != std::string::npos; at = source.find("__global__", at + 1))
-    ++count;
-  return count;
-}
-
 int nvrtc_major() {
   int major = 0, minor = 0;
   AICF_NVRTC(nvrtc().version(&major, &minor));
@@ -148,14 +141,15 @@ void refuse_if_machine_failed(const std::string& log) {
   if (!names_an_error(log)) throw nvrtc_failed("compiling", log, /*memory=*/false);
 }
 
-std::string compile_unit(const std::string& source, const std::string& target) {
+std::string compile_unit(const CudaUnit& unit) {
+  const auto& [source, target, work] = unit;
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
   std::vector<const char*> options = {arch.c_str()};
   options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
   // Several kernels are optimised and assembled side by side, to the same instructions.
   constexpr int kSplits = 13;  // the first version known to take the option
-  if (kernels_of(source) > 1 && nvrtc_major() >= kSplits) options.push_back("--split-compile=4");
+  if (work.kernels > 1 && nvrtc_major() >= kSplits) options.push_back("--split-compile=4");
   constexpr int kDoesNotCompile = 6;  // any other failure is not the text's
   const int compiling =
       nvrtc().compile_program(program.get(), static_cast<int>(options.size()), options.data());
@@ -173,9 +167,9 @@ std::string compile_unit(const std::string& source, const std::string& target) {
 }
 
 // The unit's image behind the milliseconds that it took: what a child has to tell is one text.
-std::string timed_unit(const std::string& source, const std::string& target) {
+std::string timed_unit(const CudaUnit& unit) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string image = compile_unit(source, target);
+  const std::string image = compile_unit(unit);
   const double taken =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   std::string text(sizeof(taken), '\0');
@@ -183,12 +177,10 @@ std::string timed_unit(const std::string& source, const std::string& target) {
   return text + image;
 }
 
-// What takes long starts first, so that the last does not end alone: kernels, of which those on matrix units
-// unroll into long code, and text.
-size_t length_of(const std::string& source) {
-  constexpr size_t kTextOfKernel = 4096, kKernelsOfUnrolled = 4;
-  const size_t kernel = source.find("wgmma") == std::string::npos ? 1 : kKernelsOfUnrolled;
-  return source.size() + kernels_of(source) * kernel * kTextOfKernel;
+// What takes long starts first, so that the last does not end alone.
+size_t length_of(const CudaUnit& unit) {
+  constexpr size_t kTextOfKernel = 4096;  // of a small one
+  return unit.source.size() + static_cast<size_t>(unit.work.cost) * kTextOfKernel;
 }
 
 }  // namespace
@@ -204,14 +196,12 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::v
   nvrtc();  // loaded once, before the processes part
   std::vector<size_t> order(units.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return length_of(units[a].source) > length_of(units[b].source);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return length_of(units[a]) > length_of(units[b]); });
   constexpr int kStillSeconds = 30;
   std::vector<std::string> images = run_forked(
       units.size(), std::thread::hardware_concurrency(),
-      [&](size_t i) { return timed_unit(units[order[i]].source, units[order[i]].target); }, kStillSeconds,
-      here);
+      [&](size_t i) { return timed_unit(units[order[i]]); }, kStillSeconds, here);
   std::vector<std::string> result(units.size());
   for (size_t i = 0; i < order.size(); ++i) {
     if (milliseconds != nullptr) std::memcpy(&(*milliseconds)[order[i]], images[i].data(), sizeof(double));

@@ -20,9 +20,16 @@ inline constexpr const char* kCudaOptions[] = {
 // numbered text if it does not compile, because all text is ours.
 std::string compile_cuda(const std::string& source, const std::string& target);
 
+// How much there is to compile.
+struct CompileWork {
+  int kernels = 1;
+  int cost = 1;  // CudaCode::compile_cost
+};
+
 // A translation unit and what it is compiled for.
 struct CudaUnit {
   std::string source, target;
+  CompileWork work = {};
 };
 
 // As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so the

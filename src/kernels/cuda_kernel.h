@@ -76,6 +76,10 @@ struct KernelVariant {
   bool operator==(const KernelVariant&) const = default;
 };
 
+// What a kernel costs to compile whose loops unroll into long code, a product or attention on matrix units,
+// in small kernels.
+inline constexpr int kLongToCompile = 8;
+
 struct CudaCode {
   std::string source;                // begins with its includes: "prelude.cuh", "matmul/cuda/mma.cuh"
   std::vector<CudaLaunch> launches;  // run in order, each after the one before
@@ -87,6 +91,7 @@ struct CudaCode {
   // Of a member whose blocks write the elements of its only output in their order, so many each; 0: of
   // others.
   int64_t block_elements = 0;
+  int compile_cost = 1;  // in small kernels, up to kLongToCompile
   bool operator==(const CudaCode&) const = default;
 };
 

@@ -147,6 +147,7 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
   const std::string maps = simt ? ");\n}\n" : ", all_heads, {map0, map1, map2, map3});\n}\n",
                     unit_name = simt ? "_simt" : "_hopper";
   CudaCode code;
+  if (!simt) code.compile_cost = kLongToCompile;
   code.workspace_bytes = sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(kPaddedRows)) *
                          Dim(2 * kPaddedRows * accumulator_bytes(problem));
   code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/backward" +

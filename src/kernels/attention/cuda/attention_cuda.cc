@@ -182,6 +182,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
   launch.tensor_maps = tensor_maps(sizes, tile);
 
   CudaCode code;
+  if (tile.unit == AttentionUnit::kMma || tile.unit == AttentionUnit::kWgmma)
+    code.compile_cost = kLongToCompile;
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
                 traits(problem, sizes, tile) + "\n";
   if (split) {

@@ -156,6 +156,7 @@ CudaCode generate_matmul_attention(const CudaProblem& problem) {
   launch.params = params.dims();
 
   CudaCode code;
+  code.compile_cost = kLongToCompile;
   code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/projected.cuh\"\n" +
                 projected_traits(problem, depth) + operands(problem) +
                 wgmma_multiply_text(problem.inputs[0].dtype, config.block_n, true, false) +

@@ -118,6 +118,7 @@ class MmaWriter {
 
   CudaCode write() {
     CudaCode code;
+    code.compile_cost = kLongToCompile;
     const bool meet_in_workspace = config_.splits > 1 && !config_.cluster;
     code.workspace_bytes = operands_.x_bytes + operands_.w_bytes;
     if (meet_in_workspace)

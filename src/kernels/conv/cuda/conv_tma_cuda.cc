@@ -202,6 +202,7 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
   CudaParams params;
   const CudaEpilogue epilogue = cuda_epilogue(epilogue_problem, 2, params);
   CudaCode code;
+  code.compile_cost = kLongToCompile;
   code.source = "#include \"prelude.cuh\"\n#include \"conv/cuda/conv_tma.cuh\"\n" + epilogue.text +
                 wgmma_multiply_text(dtype, c.block_n, true, true) + shape_text(problem, axes, plan) +
                 operands_text(axes);

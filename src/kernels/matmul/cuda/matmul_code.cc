@@ -68,6 +68,8 @@ class Writer {
     const bool splits = config_.splits > 1 && !config_.cluster, sums = sums_rows(*problem_.program);
     CudaCode code;
     code.member = problem_.member && (config_.family == MatmulFamily::simt || config_.slices > 0);
+    if (!is_single(config_) && (config_.family != MatmulFamily::simt || config_.slices > 0))
+      code.compile_cost = kLongToCompile;
     code.source = includes_text() + epilogue.text + operands.text + multiply_text();
     std::vector<std::string> bodies;
     for (const Role role : splits ? std::vector{Role::kPart, Role::kSum} : std::vector{Role::kWhole}) {
