@@ -25,7 +25,6 @@ PARTIAL = {
         "kernels/kernel.h",
         "kernels/cuda_kernel.h",
         "kernels/custom_kernel.h",
-        "kernels/in_place.h",
         "kernels/kernel_revision.h",
         "kernels/work.h",
     }

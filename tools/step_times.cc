@@ -100,7 +100,7 @@ StepTimes time_steps(Executable& exe, const EntryPlan& entry, int repeats) {
     const Step& step = plan.steps[times.steps.size()];
     const DType x = step.inputs.empty() ? DType::f32 : step.inputs[0].dtype;
     times.steps.push_back(
-        {&step, cost, times.limits ? times.limits->least_microseconds(cost, step.kernel, x) : 0});
+        {&step, cost, times.limits ? times.limits->least_microseconds(cost, units_of(step), x) : 0});
     check_possible(times.steps.back());
   }
   return times;

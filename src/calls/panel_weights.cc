@@ -19,7 +19,6 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kMostRows = 256;  // 512 rows of 4,096 x 4,096 take 28.4 us on an H100 either way
-constexpr char kPair[] = "matmul_pair";
 
 bool is_known(const Window& w) {
   const auto known = [](const Dim& d) { return d.is_constant(); };
@@ -124,7 +123,8 @@ class GraphPanels {
 
  private:
   static bool is_matrix(const KernelCall& call, size_t input) {
-    return input < call.inputs.size() && (input == 1 || (input == 2 && call.kernel == kPair));
+    const int matrices = facts_of(product_of(call).kernel).panel_matrices;
+    return input > 0 && input < call.inputs.size() && input <= static_cast<size_t>(matrices);
   }
   bool is_extra(ValueId root) const { return root >= all_.graph.value_count(); }
   ExtraValue& extra(ValueId root) const {
@@ -136,8 +136,7 @@ class GraphPanels {
 
   // A product that can read panels as it is: in the same tiles, which only the copy engine loads.
   bool takes_panels(const KernelCall& call) const {
-    static const std::set<std::string> kernels = {"matmul_tensor_core", "matmul_rows", kPair};
-    if (!kernels.contains(call.kernel) || !call.members.empty() || !call.library.call.empty() ||
+    if (facts_of(call.kernel).panel_matrices == 0 || !call.members.empty() || !call.library.call.empty() ||
         !call.variant.starts_with("wgmma") || call.outputs[0].sizes.size() != 2)
       return false;
     KernelCall turned = call;

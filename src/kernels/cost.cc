@@ -41,19 +41,19 @@ double instructions(const BoundCall& call) {
 // themselves.
 double inner_steps(const Kernel& kernel, const BoundCall& call) {
   if (call.inputs.empty() || call.outputs.empty()) return 0;
-  const std::string_view family = kernel.family;
+  const WorkForm form = kernel.facts.work;
   const TensorArg &x = call.inputs[0], &out = call.outputs[0];
-  if (family == "conv_transpose" && call.inputs.size() > 1)
+  if (form == WorkForm::kConvTranspose && call.inputs.size() > 1)
     return elements(x) * elements(call.inputs[1]) / std::max(1.0, size(call.inputs[1], 0)) * kElement;
-  if (const double flops = work_of(kernel.name, call.inputs, call.outputs, call.params).flops; flops > 0)
+  if (const double flops = work_of(form, call.inputs, call.outputs, call.params).flops; flops > 0)
     return flops / 2 * kMulAdd;
-  if (family.find("pool") != std::string_view::npos && !call.params.empty()) {
+  if (form == WorkForm::kPool && !call.params.empty()) {
     double window = 1;
     for (int64_t i = 0; i < call.params[0] && 3 + i < static_cast<int64_t>(call.params.size()); ++i)
       window *= static_cast<double>(std::max<int64_t>(call.params[static_cast<size_t>(3 + i)], 1));
     return elements(out) * window * kElement;
   }
-  if (family == "sort" || family == "top_k") return elements(x) * std::log2(elements(x) + 1) * kElement;
+  if (form == WorkForm::kSort) return elements(x) * std::log2(elements(x) + 1) * kElement;
   return 0;
 }
 

@@ -7,7 +7,7 @@
 namespace aicf {
 
 #define AICF_CUDA_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
-                         min_arch, can_run, generate)                                                       \
+                         min_arch, can_run, generate, ...)                                                  \
   bool can_run(const Problem& problem);                                                                     \
   CudaCode generate(const CudaProblem& problem);
 #include "kernels/cuda_kernels.def"
@@ -24,10 +24,19 @@ const SymbolRanges& ranges_of(const CudaProblem& problem) {
 
 const std::vector<CudaKernel>& cuda_kernel_table() {
   static const std::vector<CudaKernel> table = {
-#define AICF_CUDA_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program,  \
-                         min_arch, can_run, generate)                                                        \
-  CudaKernel{{#name, #family, params, fparams, accumulation, tolerance, priority, accepts_program, can_run}, \
-             min_arch,                                                                                       \
+#define AICF_CUDA_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
+                         min_arch, can_run, generate, ...)                                                  \
+  CudaKernel{{#name,                                                                                        \
+              #family,                                                                                      \
+              params,                                                                                       \
+              fparams,                                                                                      \
+              accumulation,                                                                                 \
+              tolerance,                                                                                    \
+              priority,                                                                                     \
+              accepts_program,                                                                              \
+              can_run,                                                                                      \
+              {__VA_ARGS__}},                                                                               \
+             min_arch,                                                                                      \
              generate},
 #include "kernels/cuda_kernels.def"
 #undef AICF_CUDA_KERNEL

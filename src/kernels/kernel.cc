@@ -1,6 +1,9 @@
 #include "kernels/kernel.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "kernels/cuda_kernel.h"
 
 #if AICF_X86
 #include <cpuid.h>
@@ -9,7 +12,7 @@
 namespace aicf {
 
 #define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
-                    can_run, prepare)                                                                  \
+                    can_run, prepare, ...)                                                             \
   bool can_run(const Problem& problem);                                                                \
   void prepare(BoundCall& call);
 #include "kernels/kernels.def"
@@ -17,9 +20,18 @@ namespace aicf {
 
 const std::vector<Kernel>& kernel_table() {
   static const std::vector<Kernel> table = {
-#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program,   \
-                    can_run, prepare)                                                                    \
-  Kernel{{#name, #family, params, fparams, accumulation, tolerance, priority, accepts_program, can_run}, \
+#define AICF_KERNEL(name, family, params, fparams, accumulation, tolerance, priority, accepts_program, \
+                    can_run, prepare, ...)                                                             \
+  Kernel{{#name,                                                                                       \
+          #family,                                                                                     \
+          params,                                                                                      \
+          fparams,                                                                                     \
+          accumulation,                                                                                \
+          tolerance,                                                                                   \
+          priority,                                                                                    \
+          accepts_program,                                                                             \
+          can_run,                                                                                     \
+          {__VA_ARGS__}},                                                                              \
          prepare},
 #include "kernels/kernels.def"
 #undef AICF_KERNEL
@@ -42,6 +54,29 @@ std::vector<const Kernel*> candidates(const Problem& problem) {
   std::stable_sort(found.begin(), found.end(),
                    [](const Kernel* a, const Kernel* b) { return a->priority > b->priority; });
   return found;
+}
+
+const KernelRow* find_row(std::string_view name) {
+  static const std::unordered_map<std::string_view, const KernelRow*> rows = [] {
+    std::unordered_map<std::string_view, const KernelRow*> all;
+    for (const Kernel& row : kernel_table()) all.emplace(row.name, &row);
+    for (const CudaKernel& row : cuda_kernel_table()) all.emplace(row.name, &row);
+    return all;
+  }();
+  const auto found = rows.find(name);
+  return found == rows.end() ? nullptr : found->second;
+}
+
+const KernelFacts& facts_of(std::string_view kernel) {
+  static const KernelFacts kNone;
+  const KernelRow* row = find_row(kernel);
+  return row == nullptr ? kNone : row->facts;
+}
+
+bool overwrites_operand(std::string_view family, size_t input) {
+  const auto says = [&](const KernelRow& row) { return row.family == family && row.overwrites(input); };
+  return std::any_of(kernel_table().begin(), kernel_table().end(), says) ||
+         std::any_of(cuda_kernel_table().begin(), cuda_kernel_table().end(), says);
 }
 
 #if AICF_X86

@@ -27,6 +27,50 @@ struct Problem {
   bool has_program = false;  // an epilogue is wanted
 };
 
+// How the work of a call is counted (work.h). Of most rows: every operand read or written once.
+enum class WorkForm : uint8_t {
+  kOperands,
+  kProduct,             // x and y
+  kPair,                // x and two matrices
+  kProjectedAttention,  // a product and the attention behind it
+  kAttention,
+  kAttentionBackward,
+  kConv,
+  kConvTranspose,
+  kGather,          // rows of the first operand, by indices
+  kPad,             // some of the first operand's elements
+  kScatter,         // the first operand stays where it is
+  kAppend,          // to two caches, which stay where they are
+  kPool,            // windows of the first operand
+  kSize,            // reads nothing
+  kSort,            // steps beyond the elements
+  kRegion,          // operands that are one window are read once
+  kGatheredRegion,  // a region with rows of a table
+};
+
+// What multiplies: the threads' own units, or a GPU's matrix units, for halves alone or for f32 in tf32, too.
+enum class Units : uint8_t { kScalar, kMatrix, kMatrixTf32 };
+
+// The logarithms of the sums of attention's rows: a second result, or a last operand.
+enum class RowSums : uint8_t { kNone, kLeft, kTaken };
+
+template <class... Numbers>
+constexpr uint32_t operand_bits(Numbers... numbers) {
+  return ((uint32_t{1} << numbers) | ...);
+}
+
+// What is known of a row beside what it takes; a row names those that differ.
+struct KernelFacts {
+  WorkForm work = WorkForm::kOperands;
+  Units units = Units::kScalar;
+  RowSums row_sums = RowSums::kNone;
+  bool is_join = false;      // no op is of its family: passes over calls make its calls
+  int panel_matrices = 0;    // so many operands behind the first may lie in panels (kPanelDepth)
+  uint32_t overwritten = 0;  // operand_bits of inputs that the result may be written over, as one window: it
+                             // changes the elements that it is told to and leaves the others alone
+  bool operator==(const KernelFacts&) const = default;
+};
+
 // What every kernel table says of a kernel, whatever it runs on.
 struct KernelRow {
   std::string_view name;  // family, types, shape class: "matmul_f32_packed"
@@ -38,6 +82,9 @@ struct KernelRow {
   int priority;      // among rows that can run the highest wins
   bool accepts_program;  // takes an epilogue tile program over its result
   bool (*can_run)(const Problem& problem);
+  KernelFacts facts;
+
+  bool overwrites(size_t input) const { return input < 32 && (facts.overwritten >> input & 1) != 0; }
 };
 
 struct Kernel : KernelRow {
@@ -50,6 +97,14 @@ const std::vector<Kernel>& kernel_table();
 const Kernel* find_kernel(std::string_view name);
 // Rows that can run the problem, best first.
 std::vector<const Kernel*> candidates(const Problem& problem);
+
+// The row of this name, of the CPU's or of CUDA's table: where both have it, their facts are the same. Null
+// if neither has.
+const KernelRow* find_row(std::string_view name);
+// Its facts; those of no row are the defaults.
+const KernelFacts& facts_of(std::string_view kernel);
+// Whether rows of a family may write their result over this input.
+bool overwrites_operand(std::string_view family, size_t input);
 
 IsaLevel detect_isa();                      // the best level this machine runs
 std::string_view isa_name(IsaLevel level);  // "portable", "avx2", "avx512"

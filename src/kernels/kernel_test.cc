@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "kernels/cuda_kernel.h"
 #include "kernels/tile_program.h"
 
 namespace aicf {
@@ -27,6 +28,31 @@ TEST(KernelTable, ARegionHasNoMoreOperandsThanATileProgram) {
   EXPECT_FALSE(candidates(problem).empty());
   problem.inputs.push_back(problem.inputs[0]);
   EXPECT_TRUE(candidates(problem).empty());
+}
+
+TEST(KernelTable, RowsOfOneNameHaveTheSameFacts) {
+  for (const CudaKernel& row : cuda_kernel_table())
+    if (const Kernel* cpu = find_kernel(row.name)) {
+      EXPECT_EQ(row.facts, cpu->facts) << row.name;
+      EXPECT_EQ(row.family, cpu->family) << row.name;
+    }
+  EXPECT_EQ(facts_of("bundle"), KernelFacts());
+}
+
+TEST(KernelTable, FactsSayWhatARowOverwritesAndWhoMakesItsCalls) {
+  for (const char* family : {"scatter_nd", "scatter_elements"}) {
+    EXPECT_TRUE(overwrites_operand(family, 0));
+    EXPECT_FALSE(overwrites_operand(family, 1));
+  }
+  EXPECT_TRUE(overwrites_operand("rope_append", 5) && overwrites_operand("rope_append", 6));
+  EXPECT_FALSE(overwrites_operand("rope_append", 4) || overwrites_operand("rope_append", 40));
+  EXPECT_FALSE(overwrites_operand("gather", 0) || overwrites_operand("no family", 0));
+  // A join's family is its own name, which no other row has.
+  for (const CudaKernel& row : cuda_kernel_table())
+    if (row.facts.is_join) {
+      EXPECT_EQ(row.family, row.name);
+      EXPECT_EQ(find_kernel(row.name), nullptr);
+    }
 }
 
 }  // namespace

@@ -111,91 +111,111 @@ Attended attended(double queries, double keys, const std::vector<int64_t>& param
   return {std::max(0.0, pairs), queries > 0 ? keys - first : 0};
 }
 
-bool is_attention(std::string_view kernel) { return kernel.starts_with("attention"); }
-
-double flops_of(std::string_view kernel, const std::vector<TensorArg>& inputs, const TensorArg& out,
+double flops_of(WorkForm form, const std::vector<TensorArg>& inputs, const TensorArg& out,
                 const std::vector<int64_t>& params) {
   const TensorArg& x = inputs[0];
-  if (kernel == "matmul_attention") {
-    const double length = std::max(1.0, size_at(out, 2));
-    return 2 * all_elements(out) * (3 * size_at(x, 1) + 2 * attended(length, length, params).pairs / length);
+  switch (form) {
+    case WorkForm::kProjectedAttention: {
+      const double length = std::max(1.0, size_at(out, 2));
+      return 2 * all_elements(out) *
+             (3 * size_at(x, 1) + 2 * attended(length, length, params).pairs / length);
+    }
+    case WorkForm::kPair:
+      return 4 * all_elements(out) * size_at(x, 1);
+    case WorkForm::kProduct:
+      return 2 * all_elements(out) * size_at(x, 1);
+    case WorkForm::kAttention:
+    case WorkForm::kAttentionBackward: {
+      if (inputs.size() < 3) return 0;
+      const double queries = size_at(x, 2), rows = all_elements(x) / std::max(1.0, size_at(x, 1) * queries);
+      const double pairs = rows * attended(queries, size_at(inputs[1], 2), params).pairs;
+      const double depth = size_at(x, 1), value_depth = size_at(inputs[2], 1);
+      // Scores again, weights' gradients and three products of the gradients.
+      if (form == WorkForm::kAttentionBackward) return 2 * pairs * (3 * depth + 2 * value_depth);
+      return 2 * pairs * (depth + value_depth);
+    }
+    case WorkForm::kConvTranspose:
+      return inputs.size() < 2 ? 0 : 2 * all_elements(x) * filter_elements(inputs, params);
+    case WorkForm::kConv:
+      return inputs.size() < 2 ? 0 : 2 * conv_products(inputs, out, params);
+    default:
+      return 0;
   }
-  if (kernel == "matmul_pair") return 4 * all_elements(out) * size_at(x, 1);
-  if (kernel.starts_with("matmul")) return 2 * all_elements(out) * size_at(x, 1);
-  if (is_attention(kernel) && inputs.size() >= 3) {
-    const double queries = size_at(x, 2), rows = all_elements(x) / std::max(1.0, size_at(x, 1) * queries);
-    const double pairs = rows * attended(queries, size_at(inputs[1], 2), params).pairs;
-    const double depth = size_at(x, 1), value_depth = size_at(inputs[2], 1);
-    // Scores again, weights' gradients and three products of the gradients.
-    if (kernel.starts_with("attention_backward")) return 2 * pairs * (3 * depth + 2 * value_depth);
-    return 2 * pairs * (depth + value_depth);
-  }
-  if (inputs.size() < 2) return 0;
-  if (kernel == "conv_transpose") return 2 * all_elements(x) * filter_elements(inputs, params);
-  if (kernel.starts_with("conv")) return 2 * conv_products(inputs, out, params);
-  return 0;
 }
 
 // How many of an operand's elements a call cannot do without, where these are not all.
-double touched_elements(std::string_view kernel, const std::vector<TensorArg>& inputs,
+double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
                         const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params,
                         size_t input) {
   const double all = distinct_elements(inputs[input]);
   if (outputs.empty()) return all;
   const double written = all_elements(outputs[0]);
-  if (kernel == "size_of") return 0;
-  // A table may be larger than what is taken of it; padding may be negative; a stride may pass elements by.
-  if ((kernel.starts_with("gather") || kernel == "pad") && input == 0) return std::min(all, written);
-  if (kernel == "tile_gathered" && static_cast<int64_t>(input) == param(params, 1))
-    return std::min(all, size_at(inputs[input], 1) * distinct_elements(inputs.back()));
-  if (kernel.find("_pool") != std::string_view::npos && input == 0 && params.size() >= 3) {
-    double window = 1;
-    for (int64_t i = 0; i < params[0]; ++i)
-      window *= static_cast<double>(param(params, 3 + static_cast<size_t>(i)));
-    return std::min(all, written * window);
+  switch (form) {
+    case WorkForm::kSize:
+      return 0;
+    // A table may be larger than what is taken of it; padding may be negative; a stride may pass elements by.
+    case WorkForm::kGather:
+    case WorkForm::kPad:
+      return input == 0 ? std::min(all, written) : all;
+    case WorkForm::kGatheredRegion:
+      return static_cast<int64_t>(input) != param(params, 1)
+                 ? all
+                 : std::min(all, size_at(inputs[input], 1) * distinct_elements(inputs.back()));
+    case WorkForm::kPool: {
+      if (input != 0 || params.size() < 3) return all;
+      double window = 1;
+      for (int64_t i = 0; i < params[0]; ++i)
+        window *= static_cast<double>(param(params, 3 + static_cast<size_t>(i)));
+      return std::min(all, written * window);
+    }
+    // A scatter, and a cache that is appended to, may be done in place: the old elements stay where they are.
+    case WorkForm::kScatter:
+      return input == 0 ? 0 : all;
+    case WorkForm::kAppend:
+      return input == 5 || input == 6 ? 0 : all;
+    case WorkForm::kAttention:
+    case WorkForm::kAttentionBackward: {
+      if (inputs.size() < 3 || (input != 1 && input != 2)) return all;
+      const double keys = size_at(inputs[1], 2);
+      return keys == 0 ? 0 : all * attended(size_at(inputs[0], 2), keys, params).keys / keys;
+    }
+    default:
+      return all;
   }
-  // A scatter, and a cache that is appended to, may be done in place: the old elements stay where they are.
-  if (kernel.starts_with("scatter") && input == 0) return 0;
-  if (kernel == "rope_append" && (input == 5 || input == 6)) return 0;
-  if (is_attention(kernel) && inputs.size() >= 3 && (input == 1 || input == 2)) {
-    const double keys = size_at(inputs[1], 2);
-    return keys == 0 ? 0 : all * attended(size_at(inputs[0], 2), keys, params).keys / keys;
-  }
-  return all;
 }
 
 // Whether indices say which of the operand's rows are read, and how often.
-bool picks_by_data(std::string_view kernel, const std::vector<int64_t>& params, size_t input) {
-  if (kernel == "tile_gathered") return static_cast<int64_t>(input) == param(params, 1);
-  return kernel.starts_with("gather") && input == 0;
+bool picks_by_data(WorkForm form, const std::vector<int64_t>& params, size_t input) {
+  if (form == WorkForm::kGatheredRegion) return static_cast<int64_t>(input) == param(params, 1);
+  return form == WorkForm::kGather && input == 0;
 }
 
-double written_elements(std::string_view kernel, const std::vector<TensorArg>& inputs, const TensorArg& out,
+double written_elements(WorkForm form, const std::vector<TensorArg>& inputs, const TensorArg& out,
                         size_t output) {
   const double all = distinct_elements(out);
-  if (kernel.starts_with("scatter") && inputs.size() >= 3) return std::min(all, all_elements(inputs[2]));
+  if (form == WorkForm::kScatter && inputs.size() >= 3) return std::min(all, all_elements(inputs[2]));
   // Its outputs are the rotated queries and the two caches, which take the new keys and values.
-  if (kernel == "rope_append" && output > 0 && inputs.size() > output)
+  if (form == WorkForm::kAppend && output > 0 && inputs.size() > output)
     return std::min(all, all_elements(inputs[output]));
   return all;
 }
 
 }  // namespace
 
-Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
-             const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params) {
+Work work_of(WorkForm form, const std::vector<TensorArg>& inputs, const std::vector<TensorArg>& outputs,
+             const std::vector<int64_t>& params) {
   Work work;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const double bytes = touched_elements(kernel, inputs, outputs, params, i) * dtype_bytes(inputs[i].dtype);
+    const double bytes = touched_elements(form, inputs, outputs, params, i) * dtype_bytes(inputs[i].dtype);
     work.bytes += bytes;
-    if (!picks_by_data(kernel, params, i)) work.sure_bytes += bytes;
+    if (!picks_by_data(form, params, i)) work.sure_bytes += bytes;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const double bytes = written_elements(kernel, inputs, outputs[i], i) * dtype_bytes(outputs[i].dtype);
+    const double bytes = written_elements(form, inputs, outputs[i], i) * dtype_bytes(outputs[i].dtype);
     work.bytes += bytes;
-    if (!kernel.starts_with("scatter")) work.sure_bytes += bytes;
+    if (form != WorkForm::kScatter) work.sure_bytes += bytes;
   }
-  if (!inputs.empty() && !outputs.empty()) work.flops = flops_of(kernel, inputs, outputs[0], params);
+  if (!inputs.empty() && !outputs.empty()) work.flops = flops_of(form, inputs, outputs[0], params);
   return work;
 }
 

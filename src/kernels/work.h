@@ -2,10 +2,10 @@
 // model of selection starts from.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "kernels/abi.h"
+#include "kernels/kernel.h"
 
 namespace aicf {
 
@@ -17,8 +17,8 @@ struct Work {
   double sure_bytes = 0;  // of `bytes`, those that no data can avoid: indices may all name one row
 };
 
-// `kernel` is a row's name, `params` are those of its list; addresses are not looked at.
-Work work_of(std::string_view kernel, const std::vector<TensorArg>& inputs,
-             const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params);
+// `form`: of the row (facts_of); `params` are those of its list; addresses are not looked at.
+Work work_of(WorkForm form, const std::vector<TensorArg>& inputs, const std::vector<TensorArg>& outputs,
+             const std::vector<int64_t>& params);
 
 }  // namespace aicf

@@ -25,17 +25,17 @@ TEST(Work, PackedWeightsCountAsWhatTheyWerePackedFrom) {
   const TensorArg x = dense(DType::f32, {2, 12, 9, 9}), out = dense(DType::f32, {2, 40, 9, 9});
   const TensorArg weights = dense(DType::f32, {40, 6, 3, 3}), packed = dense(DType::u8, {1 << 16});
   std::vector<int64_t> params = {2, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1};
-  const double flops = work_of("conv_f32", {x, weights}, {out}, params).flops;
+  const double flops = work_of(facts_of("conv_f32").work, {x, weights}, {out}, params).flops;
   EXPECT_EQ(flops, 2.0 * 2 * 40 * 25 * 25 * 6);  // 3 · 9 - 2 positions of an axis are inside
   params.insert(params.end(), {3, 3});
-  EXPECT_EQ(work_of("conv_f32_packed", {x, packed}, {out}, params).flops, flops);
+  EXPECT_EQ(work_of(facts_of("conv_f32_packed").work, {x, packed}, {out}, params).flops, flops);
 }
 
 TEST(Work, BroadcastOperandsAreReadOnce) {
   TensorArg row = dense(DType::f32, {8, 16});
   row.strides[0] = 0;
   const TensorArg out = dense(DType::f32, {8, 16});
-  EXPECT_EQ(work_of("tile", {row}, {out}, {}).bytes, 4.0 * (16 + 8 * 16));
+  EXPECT_EQ(work_of(facts_of("tile").work, {row}, {out}, {}).bytes, 4.0 * (16 + 8 * 16));
 }
 
 struct AttentionCase {
@@ -76,13 +76,14 @@ TEST(Work, AttentionCountsThePairsThatItsRulesKeep) {
                     k = dense(DType::f16, {kBatch, kKeyHeads, c.keys, kDepth}),
                     v = dense(DType::f16, {kBatch, kKeyHeads, c.keys, kValueDepth}),
                     out = dense(DType::f16, {kBatch, kHeads, c.queries, kValueDepth});
-    const Work work = work_of("attention_mma", {q, k, v}, {out}, c.params);
+    const Work work = work_of(facts_of("attention_mma").work, {q, k, v}, {out}, c.params);
     EXPECT_EQ(work.flops, 2.0 * kBatch * kHeads * pairs * (kDepth + kValueDepth)) << c.name;
     const auto used = static_cast<double>(keys.size());
     EXPECT_EQ(work.bytes, 2.0 * (kBatch * kHeads * c.queries * (kDepth + kValueDepth) +
                                  kBatch * kKeyHeads * used * (kDepth + kValueDepth)))
         << c.name;
-    const Work back = work_of("attention_backward_simt", {q, k, v, out, out}, {q, k, v}, c.params);
+    const Work back =
+        work_of(facts_of("attention_backward_simt").work, {q, k, v, out, out}, {q, k, v}, c.params);
     EXPECT_EQ(back.flops, 2.0 * kBatch * kHeads * pairs * (3 * kDepth + 2 * kValueDepth)) << c.name;
   }
 }
@@ -90,7 +91,8 @@ TEST(Work, AttentionCountsThePairsThatItsRulesKeep) {
 TEST(Work, WideRangesStayNumbers) {
   const int64_t most = int64_t{1} << 40;
   const TensorArg q = dense(DType::f16, {1, 1, most, 8});
-  const double flops = work_of("attention_mma", {q, q, q}, {q}, {1, 0, 0}).flops, half = 0.5 * 2 * 16;
+  const double flops = work_of(facts_of("attention_mma").work, {q, q, q}, {q}, {1, 0, 0}).flops,
+               half = 0.5 * 2 * 16;
   EXPECT_NEAR(flops / (half * 0x1p80), 1, 1e-9);
 }
 
@@ -107,8 +109,10 @@ TEST(Work, ConvolutionsCountNoPadding) {
         if (const int64_t at = o * c.stride - c.low + k * c.dilation; at >= 0 && at < c.x) taps += 1;
     const TensorArg x = dense(DType::f32, {2, 6, c.x}), w = dense(DType::f32, {4, 3, c.kernel}),
                     out = dense(DType::f32, {2, 4, out_size});
-    EXPECT_EQ(work_of("conv_f32", {x, w}, {out}, {1, 2, 0, c.stride, c.low, c.high, c.dilation}).flops,
-              2.0 * 2 * 4 * 3 * taps)
+    EXPECT_EQ(
+        work_of(facts_of("conv_f32").work, {x, w}, {out}, {1, 2, 0, c.stride, c.low, c.high, c.dilation})
+            .flops,
+        2.0 * 2 * 4 * 3 * taps)
         << c.x << " by " << c.kernel;
   }
 }
@@ -116,15 +120,15 @@ TEST(Work, ConvolutionsCountNoPadding) {
 TEST(Work, TransposedConvolutionsCountFromTheirInput) {
   const TensorArg x = dense(DType::f32, {2, 6, 5}), w = dense(DType::f32, {6, 4, 3}),
                   out = dense(DType::f32, {2, 4, 11});
-  EXPECT_EQ(work_of("conv_transpose", {x, w}, {out}, {1, 1, 0, 2, 0, 0, 1, 0}).flops,
+  EXPECT_EQ(work_of(facts_of("conv_transpose").work, {x, w}, {out}, {1, 1, 0, 2, 0, 0, 1, 0}).flops,
             2.0 * 2 * 6 * 5 * 4 * 3);
 }
 
 TEST(Work, ProductsCountEveryMatrix) {
   const TensorArg x = dense(DType::f16, {3, 32, 64}), y = dense(DType::f16, {64, 16}),
                   out = dense(DType::f16, {3, 32, 16});
-  EXPECT_EQ(work_of("matmul_tensor_core", {x, y}, {out}, {}).flops, 2.0 * 3 * 32 * 64 * 16);
-  EXPECT_EQ(work_of("matmul_pair", {x, y, y}, {out}, {}).flops, 4.0 * 3 * 32 * 64 * 16);
+  EXPECT_EQ(work_of(facts_of("matmul_tensor_core").work, {x, y}, {out}, {}).flops, 2.0 * 3 * 32 * 64 * 16);
+  EXPECT_EQ(work_of(facts_of("matmul_pair").work, {x, y, y}, {out}, {}).flops, 4.0 * 3 * 32 * 64 * 16);
 }
 
 struct BytesCase {
@@ -164,7 +168,7 @@ TEST(Work, OnlyWhatIsTouchedCounts) {
     std::vector<TensorArg> inputs, outputs;
     for (const auto& sizes : c.inputs) inputs.push_back(dense(DType::f32, sizes));
     for (const auto& sizes : c.outputs) outputs.push_back(dense(DType::f32, sizes));
-    const Work work = work_of(c.kernel, inputs, outputs, c.params);
+    const Work work = work_of(facts_of(c.kernel).work, inputs, outputs, c.params);
     EXPECT_EQ(work.bytes, 4 * c.elements) << c.kernel;
     EXPECT_EQ(work.sure_bytes, 4 * c.sure) << c.kernel;
     EXPECT_EQ(work.flops, 0) << c.kernel;
@@ -175,10 +179,11 @@ TEST(Work, WindowsThatSlideOverlap) {
   TensorArg sliding = dense(DType::f32, {10, 4});
   sliding.strides[0] = 1;
   const TensorArg out = dense(DType::f32, {10, 4});
-  EXPECT_EQ(work_of("tile", {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
+  EXPECT_EQ(work_of(facts_of("tile").work, {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
   sliding.strides[0] = -1;
-  EXPECT_EQ(work_of("tile", {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
-  EXPECT_EQ(work_of("tile", {dense(DType::f32, {0, 4})}, {dense(DType::f32, {0, 4})}, {}).bytes, 0);
+  EXPECT_EQ(work_of(facts_of("tile").work, {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
+  EXPECT_EQ(
+      work_of(facts_of("tile").work, {dense(DType::f32, {0, 4})}, {dense(DType::f32, {0, 4})}, {}).bytes, 0);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "kernels/in_place.h"
 #include "kernels/kernel.h"
 #include "kernels/tile/tile_info.h"
 
@@ -139,7 +138,7 @@ bool may_replace(const Step& step, const BoundCall& call, size_t input) {
   if (step.module >= 0) return true;
   const Kernel* kernel = find_kernel(step.kernel);
   if (kernel == nullptr) return false;
-  if (overwrites_operand(kernel->family, input)) return true;
+  if (kernel->overwrites(input)) return true;
   if (call.program == nullptr || !kernel->accepts_program) return false;
   if (kernel->family == "tile") {
     const auto& stages = call.program->stages;

@@ -30,8 +30,9 @@ StepCost bundle_cost(const Step& step, const SymbolValues& sizes) {
   StepCost cost;
   for (const StepMember& member : step.members) {
     // A member's params are not in the plan: of attention it is sure to do the causal half.
-    const bool attends = member.kernel.starts_with("attention");
-    const Work work = work_of(member.kernel, of(inputs, member.inputs), of(outputs, member.outputs),
+    const WorkForm form = facts_of(member.kernel).work;
+    const bool attends = form == WorkForm::kAttention || form == WorkForm::kAttentionBackward;
+    const Work work = work_of(form, of(inputs, member.inputs), of(outputs, member.outputs),
                               attends ? std::vector<int64_t>{1} : std::vector<int64_t>{});
     cost.bytes += work.bytes;
     cost.sure_bytes += work.sure_bytes;
@@ -46,14 +47,21 @@ StepCost step_cost(const Step& step, const SymbolValues& sizes) {
   if (!step.members.empty()) return bundle_cost(step, sizes);
   std::vector<TensorArg> inputs = args_of(step.inputs, sizes);
   // A region's operands that are one window come from memory once: all but the first count as an element.
-  for (size_t i = 1; step.kernel == "tile" && i < inputs.size(); ++i)
+  const WorkForm form = facts_of(step.kernel).work;
+  for (size_t i = 1; form == WorkForm::kRegion && i < inputs.size(); ++i)
     if (std::find(step.inputs.begin(), step.inputs.begin() + static_cast<std::ptrdiff_t>(i),
                   step.inputs[i]) != step.inputs.begin() + static_cast<std::ptrdiff_t>(i))
       std::fill(std::begin(inputs[i].strides), std::end(inputs[i].strides), 0);
-  StepCost cost{work_of(step.kernel, inputs, args_of(step.outputs, sizes), evaluate(step.params, sizes)), 0};
+  StepCost cost{work_of(form, inputs, args_of(step.outputs, sizes), evaluate(step.params, sizes)), 0};
   // What a branch that is not taken and a loop that ends at once need is not known before the run.
   if (!step.bodies.empty()) cost.sure_bytes = 0;
   return cost;
+}
+
+Units units_of(const Step& step) {
+  Units units = facts_of(step.kernel).units;
+  for (const StepMember& member : step.members) units = std::max(units, facts_of(member.kernel).units);
+  return units;
 }
 
 }  // namespace aicf

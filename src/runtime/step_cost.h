@@ -12,4 +12,7 @@ struct StepCost : Work {
 
 StepCost step_cost(const Step& step, const SymbolValues& sizes);
 
+// The fastest that the step's kernel, or one of its members', multiplies on.
+Units units_of(const Step& step);
+
 }  // namespace aicf

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/kernel.h"
 #include "select/selector.h"
 
 namespace aicf {
@@ -10,8 +11,8 @@ constexpr size_t kOut = 3;  // among the inputs of attention_backward: q, k, v, 
 // The call that made a gradient's `out` from the same operands in the same way, or null.
 KernelCall* forward_of(std::vector<KernelCall>& calls, const KernelCall& backward) {
   for (KernelCall& call : calls) {
-    if (!call.kernel.starts_with("attention_") || call.kernel.starts_with("attention_backward")) continue;
-    if (!call.library.call.empty()) continue;  // it would not leave them
+    // A library would not leave them.
+    if (facts_of(call.kernel).row_sums != RowSums::kLeft || !call.library.call.empty()) continue;
     const bool same = call.inputs.size() == kOut && call.outputs[0] == backward.inputs[kOut] &&
                       std::equal(call.inputs.begin(), call.inputs.end(), backward.inputs.begin()) &&
                       call.params == backward.params && call.fparams == backward.fparams;
@@ -24,7 +25,7 @@ KernelCall* forward_of(std::vector<KernelCall>& calls, const KernelCall& backwar
 
 void Selector::share_attention_sums() {
   for (KernelCall& backward : result_.calls) {
-    if (backward.kernel != "attention_backward_wgmma" || backward.inputs.size() != kOut + 2) continue;
+    if (facts_of(backward.kernel).row_sums != RowSums::kTaken || backward.inputs.size() != kOut + 2) continue;
     KernelCall* forward = forward_of(result_.calls, backward);
     if (forward == nullptr) continue;
     const Shape& q = backward.inputs[0].sizes;

@@ -215,9 +215,7 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
                        [&](const KernelRow* row) { return row->name == call.kernel; });
 }
 
-bool is_joined_kernel(std::string_view kernel) {
-  return kernel == "matmul_rows" || kernel == "matmul_attention" || kernel == "matmul_pair";
-}
+bool is_joined_kernel(std::string_view kernel) { return facts_of(kernel).is_join; }
 
 std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
                                          const SelectOptions& options) {

@@ -23,23 +23,21 @@ std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolR
 }  // namespace
 
 Work largest_work(const KernelCall& call, std::string_view kernel, const SymbolRanges& ranges) {
-  return work_of(kernel, args_of(call.inputs, ranges), args_of(call.outputs, ranges), {});
+  return work_of(facts_of(kernel).work, args_of(call.inputs, ranges), args_of(call.outputs, ranges), {});
 }
 
 double estimate_microseconds(const KernelCall& call, std::string_view kernel, const Target& target,
                              const SymbolRanges& ranges) {
   const DType x = call.inputs.empty() ? DType::f32 : call.inputs[0].dtype;
   return target.facts().edge_microseconds +
-         least_microseconds(largest_work(call, kernel, ranges), kernel, x, target.facts());
+         least_microseconds(largest_work(call, kernel, ranges), facts_of(kernel).units, x, target.facts());
 }
 
-double least_microseconds(const Work& work, std::string_view kernel, DType x, const TargetFacts& facts) {
-  const bool scalar = kernel.find("simt") != std::string_view::npos || kernel == "conv_depthwise" ||
-                      kernel == "conv_transpose";
-  const bool half = dtype_bytes(x) == 2 && !scalar;
-  const double rate = half                             ? facts.half_flops
-                      : kernel == "matmul_tensor_core" ? facts.half_flops / 2
-                                                       : facts.float_flops;
+double least_microseconds(const Work& work, Units units, DType x, const TargetFacts& facts) {
+  const bool half = dtype_bytes(x) == 2 && units != Units::kScalar;
+  const double rate = half                          ? facts.half_flops
+                      : units == Units::kMatrixTf32 ? facts.half_flops / 2
+                                                    : facts.float_flops;
   return std::max(static_cast<double>(work.bytes) / facts.bytes_per_microsecond,
                   static_cast<double>(work.flops) / rate);
 }

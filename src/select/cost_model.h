@@ -14,9 +14,9 @@ Work largest_work(const KernelCall& call, std::string_view kernel, const SymbolR
 double estimate_microseconds(const KernelCall& call, std::string_view kernel, const Target& target,
                              const SymbolRanges& ranges);
 
-// What a kernel of this name cannot take less than for the work, on the machine that the facts are of: its
-// bytes at the memory's rate, or its arithmetic at the rate of the units that the kernel and the dtype of its
-// first operand use. Products of f32 on matrix units are those of tf32, at half the rate of halves.
-double least_microseconds(const Work& work, std::string_view kernel, DType x, const TargetFacts& facts);
+// What a kernel on these units cannot take less than for the work, on the machine that the facts are of: its
+// bytes at the memory's rate, or its arithmetic at the rate of the units for the dtype of its first operand.
+// Products of f32 on matrix units are those of tf32, at half the rate of halves.
+double least_microseconds(const Work& work, Units units, DType x, const TargetFacts& facts);
 
 }  // namespace aicf

@@ -11,7 +11,7 @@ TEST(CostModel, TheSlowerOfMemoryAndArithmeticBounds) {
     Work work;
     work.bytes = bytes;
     work.flops = flops;
-    return least_microseconds(work, kernel, x, facts);
+    return least_microseconds(work, facts_of(kernel).units, x, facts);
   };
   EXPECT_EQ(least(8000, 400, "tile", DType::f32), 8);
   EXPECT_EQ(least(8000, 8000, "matmul_simt", DType::f32), 16);

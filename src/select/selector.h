@@ -5,7 +5,6 @@
 // end. Private to select/; select.h is the way in.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -155,8 +154,9 @@ class Selector {
   // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
   std::vector<Window> weights_of(ValueId id, const Window& y) const;
   bool packable(const std::vector<Window>& parts, const Window& w) const;
-  // The step of init that packs this weight in the way asked for, if there is one; and a new one's result.
-  const KernelCall* find_packing(ValueId weight, const std::function<bool(const KernelCall&)>& matches) const;
+  // The step of init that does what this call, without its result, would do, if there is one; and a new one's
+  // result.
+  const KernelCall* find_packing(const KernelCall& wanted) const;
   const Window& add_packing(KernelCall call);
   const KernelRow* find_packed(Problem problem) const;
   Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/region.h"
-#include "kernels/in_place.h"
+#include "kernels/kernel.h"
 #include "target/tile_mapping.h"
 
 namespace aicf {

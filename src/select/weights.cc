@@ -83,11 +83,12 @@ void Selector::make_init() {
   result_.calls.pop_back();
 }
 
-const KernelCall* Selector::find_packing(ValueId weight,
-                                         const std::function<bool(const KernelCall&)>& matches) const {
-  const auto [first, last] = packings_.equal_range(weight);
-  const auto at =
-      std::find_if(first, last, [&](const auto& known) { return matches(result_.init_calls[known.second]); });
+const KernelCall* Selector::find_packing(const KernelCall& wanted) const {
+  const auto [first, last] = packings_.equal_range(wanted.inputs[0].root);
+  const auto at = std::find_if(first, last, [&](const auto& known) {
+    const KernelCall& done = result_.init_calls[known.second];
+    return done.kernel == wanted.kernel && done.inputs == wanted.inputs && done.params == wanted.params;
+  });
   return at == last ? nullptr : &result_.init_calls[at->second];
 }
 
@@ -116,15 +117,12 @@ bool Selector::reads_weights_last(ValueId w) const {
 
 Window Selector::weights_last(ValueId id, const std::string& origin) {
   const Window& w = window(id);
-  const auto same = [&](const KernelCall& done) {
-    return done.inputs[0] == w && done.kernel == "conv_w_channels_last";
-  };
-  if (const KernelCall* done = find_packing(w.root, same)) return done->outputs[0];
-  const TensorType type{w.dtype, w.sizes};
-  const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + root_name(w.root));
   KernelCall call;
   call.kernel = "conv_w_channels_last";
   call.inputs = {w};
+  if (const KernelCall* done = find_packing(call)) return done->outputs[0];
+  const TensorType type{w.dtype, w.sizes};
+  const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + root_name(w.root));
   call.outputs = {ordered_window(extra.root, type, channels_last_order(w.sizes.size()))};
   call.origin = origin;
   call.reason = "weights channels-last at load";
@@ -133,19 +131,16 @@ Window Selector::weights_last(ValueId id, const std::string& origin) {
 
 Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
   const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
-  const auto same = [&](const KernelCall& done) {
-    return done.inputs[0] == w && done.kernel == "pack_conv_w_f32" && done.params[0] == Dim(groups);
-  };
-  if (const KernelCall* done = find_packing(w.root, same)) return done->outputs[0];
-  int64_t k = 1;
-  for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
   KernelCall call;
   call.kernel = "pack_conv_w_f32";
   call.inputs = {w};
+  call.params = {Dim(groups)};
+  if (const KernelCall* done = find_packing(call)) return done->outputs[0];
+  int64_t k = 1;
+  for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
   call.outputs = {add_extra(ExtraValue::Kind::kPacked,
                             {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}},
                             "packed " + root_name(w.root))};
-  call.params = {Dim(groups)};
   call.origin = origin;
   call.reason = "weights packed at load";
   return add_packing(std::move(call));
@@ -183,20 +178,16 @@ const KernelRow* Selector::find_packed(Problem problem) const {
   problem.params = problem.inputs[1].sizes;
   problem.inputs[1] = {
       DType::u8, {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
-  for (const KernelRow* row : target_.candidates(problem))
-    if (row->name == "matmul_f32_packed") return row;
-  return nullptr;
+  const std::vector<const KernelRow*> rows = target_.candidates(problem);
+  return rows.empty() ? nullptr : rows[0];
 }
 
 Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
-  const auto same = [&](const KernelCall& done) {
-    return done.inputs == parts && done.kernel == "pack_matmul_y_f32";
-  };
-  if (const KernelCall* done = find_packing(parts[0].root, same)) return done->outputs[0];
-  const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
   KernelCall call;
   call.kernel = "pack_matmul_y_f32";
   call.inputs = parts;
+  if (const KernelCall* done = find_packing(call)) return done->outputs[0];
+  const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
   call.outputs = {
       add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + root_name(parts[0].root))};
   call.origin = origin_of(node);

@@ -241,13 +241,12 @@ std::optional<CudaLimits> cuda_limits(int ordinal) {
   return std::nullopt;
 }
 
-double CudaLimits::least_microseconds(const Work& work, std::string_view kernel, DType x) const {
+double CudaLimits::least_microseconds(const Work& work, Units units, DType x) const {
   const int64_t bytes = dtype_bytes(x);
-  const bool matrix_units = kernel.find("simt") == std::string_view::npos && kernel != "conv_depthwise" &&
-                            kernel != "conv_transpose";
+  const bool matrix_units = units != Units::kScalar;
   double rate = float_flops;
   if (matrix_units && bytes <= 2) rate = bytes == 1 ? 2 * half_flops : half_flops;
-  if (matrix_units && bytes == 4 && kernel.starts_with("matmul")) rate = half_flops / 2;
+  if (units == Units::kMatrixTf32 && bytes == 4) rate = half_flops / 2;
   // What fits into the cache may lie in it.
   const double cached = std::min(work.sure_bytes, cache_size);
   return std::max(cached / cache_bytes + (work.sure_bytes - cached) / memory_bytes, work.flops / rate);

@@ -32,8 +32,8 @@ struct CudaLimits {
   double half_flops = 0;    // a microsecond: operands of 2 bytes on matrix units; 1 byte: twice, tf32: half
   double float_flops = 0;   // a microsecond, of f32 beside them
 
-  // Of work whose first operand is of dtype x, by a kernel of this name.
-  double least_microseconds(const Work& work, std::string_view kernel, DType x) const;
+  // Of work whose first operand is of dtype x, on these units.
+  double least_microseconds(const Work& work, Units units, DType x) const;
 };
 // None where the driver does not tell, or the architecture is not known.
 std::optional<CudaLimits> cuda_limits(int ordinal);

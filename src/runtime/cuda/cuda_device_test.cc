@@ -422,7 +422,7 @@ TEST_F(CudaDevice, LimitsAreThoseOfItsClocksAndWidths) {
     EXPECT_DOUBLE_EQ(limits->half_flops, 132 * 1980.0 * 4096);
     EXPECT_DOUBLE_EQ(limits->float_flops, 132 * 1980.0 * 256);
     const auto least = [&](Work work, const char* kernel, DType x) {
-      return limits->least_microseconds(work, kernel, x);
+      return limits->least_microseconds(work, facts_of(kernel).units, x);
     };
     const Work arithmetic{0, 1e12, 0};
     EXPECT_DOUBLE_EQ(least(arithmetic, "matmul_tensor_core", DType::f16), 1e12 / limits->half_flops);
