@@ -29,6 +29,7 @@ from ..tracing import Graph, Variable, program_of
 from .decompose import STATISTICS, is_mutable, table, updates_statistics
 from .exclusive import exclusive
 from .function import OWNER
+from .gradients import DERIVATIVES
 from .lower import Lowering
 from .memory import raise_if_memory_ran_out
 from .objects import Opened
@@ -105,10 +106,11 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     if not any(_writes(node) or _is_transform(node) for node in nodes):
         return exported
     keep = dict(table())
+    # What torch differentiates as one op stays one: its parts have another derivative, NaN at sinc(0).
     decompositions = {
         op: f
         for op, f in torch.export.default_decompositions().items()
-        if op in keep or str(op).split(".")[1] in STATISTICS
+        if (op in keep or str(op).split(".")[1] in STATISTICS) and str(op) not in DERIVATIVES
     }
     try:
         return exported.run_decompositions(decompositions)

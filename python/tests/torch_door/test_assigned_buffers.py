@@ -217,3 +217,24 @@ def test_a_part_that_a_function_names_moves_its_buffers() -> None:
         torch.testing.assert_close(exe(x), reference(x) * 2)
     held = {name: torch.from_dlpack(value) for name, value in exe.state_dict().items()}
     torch.testing.assert_close(held["model.running_mean"], reference.running_mean)
+
+
+def test_a_buffer_that_is_written_leaves_the_derivatives_of_ops_as_they_are() -> None:
+    """torch's parts of sinc have the derivative NaN at 0."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.tensor([-0.5, 0.0, 0.3]))
+            self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return torch.sinc(self.w + x)
+
+    net, x, y = Net(), torch.full((3,), 0.5), torch.zeros(3)
+    step = aicf.compile_train_step(net, torch.nn.MSELoss(), aicf.optim.SGD(0.1), [x, y], gradients=True)
+    gradients = step.run_entry("gradients", x, y)
+    torch.nn.functional.mse_loss(net(x), y).backward()
+    found = [torch.from_dlpack(g) for g in gradients if tuple(g.shape) == (3,)]
+    torch.testing.assert_close(found[0], net.w.grad)
