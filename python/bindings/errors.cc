@@ -68,6 +68,7 @@ void bind_errors(nb::module_& module) {
   nb::register_exception_translator(translate);
   module.def("error_table", error_rows);
   // What a stranger's names may hold is shown as its code: as one line, or as lines of a message.
+  module.def("met_memory_limit", met_memory_limit);
   module.def("printable_name", [](const std::string& name) { return text(printable_name(name)); });
   module.def("error_lines", [](const std::string& lines) { return text(error_lines(lines)); });
 }

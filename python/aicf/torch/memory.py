@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import resource
-from pathlib import Path
-
+from .._aicf import met_memory_limit
 from ..errors import make_error
 
 __all__ = ["raise_if_memory_ran_out"]
 
 _WORDS = ("can't allocate memory", "cannot allocate memory", "not enough memory", "std::bad_alloc")
-_NEAR = 64 << 20  # bytes to the limit, of which torch may have asked more at once
 
 
 def raise_if_memory_ran_out(error: BaseException) -> None:
@@ -22,19 +19,10 @@ def raise_if_memory_ran_out(error: BaseException) -> None:
         causes.append(at)
         at = at.__cause__ or at.__context__
     told = any(isinstance(c, MemoryError) or any(w in str(c).lower() for w in _WORDS) for c in causes)
-    if told or _met_limit():
+    if told or met_memory_limit():
         raise make_error(
             "out_of_memory",
             "torch could not get the memory to trace the model",
             actual=f"{type(error).__name__}: {error}"[:200],
             remedy="free memory, or raise the limit of the process (ulimit -v, the container's)",
         ) from error
-
-
-def _met_limit() -> bool:
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return False
-    status = Path("/proc/self/status").read_text()
-    most = next(line.split()[1] for line in status.splitlines() if line.startswith("VmPeak:"))
-    return (int(most) << 10) + _NEAR > limit
