@@ -30,6 +30,7 @@ constexpr int kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogue
 struct Library {
   size_t (*version)();
   int (*create)(Handle*);
+  int (*destroy)(Handle);
   int (*operation_create)(LtDescriptor*, int compute, int scale);
   int (*operation_set)(LtDescriptor, int attribute, const void*, size_t);
   int (*operation_destroy)(LtDescriptor);
@@ -57,6 +58,7 @@ const Library& library() {
     Library l;
     file.load(l.version, "cublasLtGetVersion");
     file.load(l.create, "cublasLtCreate");
+    file.load(l.destroy, "cublasLtDestroy");
     file.load(l.operation_create, "cublasLtMatmulDescCreate");
     file.load(l.operation_set, "cublasLtMatmulDescSetAttribute");
     file.load(l.operation_destroy, "cublasLtMatmulDescDestroy");
@@ -77,7 +79,7 @@ const Library& library() {
 #define AICF_CUBLASLT(call) check_library_status((call), "cuBLASLt", #call)
 
 Handle handle() {
-  static LibraryHandles handles("cuBLASLt", "cublasLtCreate", library().create);
+  static LibraryHandles handles("cuBLASLt", "cublasLtCreate", library().create, library().destroy);
   return handles.current();
 }
 

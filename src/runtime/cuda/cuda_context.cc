@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "runtime/code_image.h"
+#include "runtime/cuda/library_handles.h"
 
 namespace aicf::cuda {
 
@@ -31,10 +32,12 @@ DeviceContext::DeviceContext(int ordinal, DeviceAllocator allocator, int64_t mem
   const int made = d.stream_create(&stream_, kStreamNonBlocking);
   if (made != 0) d.primary_release(device_);
   check(made, "stream_create");
+  retain_library_handles(context_);
 }
 
 DeviceContext::~DeviceContext() {
-  enter_if_alive();
+  // Where the driver is gone, so are the libraries' handles.
+  if (driver().set_current(context_) == 0) release_library_handles(context_);
   driver().stream_destroy(stream_);
   driver().primary_release(device_);
 }

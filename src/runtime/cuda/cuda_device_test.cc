@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "ir/text.h"
+#include "runtime/cuda/library_handles.h"
 #include "runtime/cuda/testing/fake_libcuda.h"
 #include "runtime/executable.h"
 #include "runtime/open_device.h"
@@ -392,6 +393,37 @@ TEST_F(CudaDevice, ManyBytesArriveWhole) {
       }
     }
     EXPECT_EQ(alive(fake), 0);
+  });
+}
+
+// The driver gives the next context of a device the address of the one before.
+TEST_F(CudaDevice, AHandleOfALibraryEndsWithItsContext) {
+  in_process([](FakeCuda&) {
+    static int created = 0, destroyed = 0;
+    cuda::LibraryHandles library(
+        "a library", "create",
+        [](void** handle) {
+          *handle = &created;
+          ++created;
+          return 0;
+        },
+        [](void*) {
+          ++destroyed;
+          return 0;
+        });
+    for (int opened = 1; opened <= 2; ++opened) {
+      const auto device = open_device({"cuda"});
+      device->wait({});  // its context is current from here on
+      EXPECT_EQ(library.current(), &created);
+      const auto other = open_device({"cuda:1"});
+      other->wait({});
+      library.current();
+      device->wait({});
+      library.current();
+      EXPECT_EQ(created, 2 * opened);
+      EXPECT_EQ(destroyed, 2 * (opened - 1));
+    }
+    EXPECT_EQ(destroyed, 4);
   });
 }
 

@@ -34,6 +34,7 @@ const Api& api() {
     Api a;
     file.load(a.version, "cudnnGetVersion");
     file.load(a.create, "cudnnCreate");
+    file.load(a.destroy, "cudnnDestroy");
     file.load(a.set_stream, "cudnnSetStream");
     file.load(a.create_descriptor, "cudnnBackendCreateDescriptor");
     file.load(a.destroy_descriptor, "cudnnBackendDestroyDescriptor");
@@ -50,7 +51,7 @@ const Api& api() {
 void check_status(int status, const char* call) { check_library_status(status, "cuDNN", call); }
 
 Handle handle() {
-  static LibraryHandles handles("cuDNN", "cudnnCreate", api().create);
+  static LibraryHandles handles("cuDNN", "cudnnCreate", api().create, api().destroy);
   return handles.current();
 }
 

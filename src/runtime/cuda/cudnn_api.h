@@ -118,6 +118,7 @@ using RawDescriptor = void*;
 struct Api {
   size_t (*version)();
   int (*create)(Handle*);
+  int (*destroy)(Handle);
   int (*set_stream)(Handle, StreamHandle);
   int (*create_descriptor)(int type, RawDescriptor*);
   int (*destroy_descriptor)(RawDescriptor);

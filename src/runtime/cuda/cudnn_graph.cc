@@ -16,29 +16,29 @@ Sizes row_major(const Sizes& sizes) {
 Sizes list(const int64_t* values, int rank) { return {values, values + rank}; }
 
 // A tensor of the graph: its descriptor, and what later ones take over from it.
-struct Node {
+struct TensorNode {
   const Descriptor* descriptor;
   Sizes sizes, strides;
 };
 
-class Builder {
+class CudnnGraphBuilder {
  public:
-  Node operand(const TensorArg& arg, GraphOperand::Kind kind, int number) {
+  TensorNode operand(const TensorArg& arg, GraphOperand::Kind kind, int number) {
     graph_.operands[next_] = {kind, number, 0};
     return add(list(arg.sizes, arg.rank), list(arg.strides, arg.rank), data_type(arg.dtype), false, false);
   }
-  Node value(float value, int rank) {
+  TensorNode value(float value, int rank) {
     graph_.operands[next_] = {GraphOperand::Kind::kValue, 0, value};
     const Sizes ones(static_cast<size_t>(rank), 1);
     return add(ones, ones, kFloat, false, true);
   }
   // A value that lives within the library's kernel.
-  Node inner(const Sizes& sizes, const Sizes& strides, int type = kFloat) {
+  TensorNode inner(const Sizes& sizes, const Sizes& strides, int type = kFloat) {
     return add(sizes, strides, type, true, false);
   }
 
   // y = x op b, or y = op x.
-  void pointwise(int mode, const Node& x, const Node* b, const Node& y) {
+  void pointwise(int mode, const TensorNode& x, const TensorNode* b, const TensorNode& y) {
     Descriptor op(kPointwise);
     op.set(kPointwiseMode, kPointwiseModeType, mode);
     op.set(kPointwiseMathType, kDataType, kFloat);
@@ -49,7 +49,7 @@ class Builder {
     node.set(kPointwiseY, *y.descriptor);
     add(std::move(node));
   }
-  void reduction(int mode, const Node& x, const Node& y) {
+  void reduction(int mode, const TensorNode& x, const TensorNode& y) {
     Descriptor op(kReduction);
     op.set(kReductionOperator, kReductionOperatorType, mode);
     op.set(kReductionComputeType, kDataType, kFloat);
@@ -59,7 +59,7 @@ class Builder {
     node.set(kReductionY, *y.descriptor);
     add(std::move(node));
   }
-  void matmul(const Node& a, const Node& b, const Node& c) {
+  void matmul(const TensorNode& a, const TensorNode& b, const TensorNode& c) {
     Descriptor op(kMatmul);
     op.set(kMatmulComputeType, kDataType, kFloat);
     Descriptor node(kOperationMatmul);
@@ -69,7 +69,7 @@ class Builder {
     node.set(kMatmulC, *c.descriptor);
     add(std::move(node));
   }
-  void convolution(const CudnnConv& conv, const Node& x, const Node& w, const Node& y) {
+  void convolution(const CudnnConv& conv, const TensorNode& x, const TensorNode& w, const TensorNode& y) {
     Descriptor op(kConvolution);
     op.set(kConvolutionComputeType, kDataType, kFloat);
     op.set(kConvolutionMode, kConvolutionModeType, kCrossCorrelation);
@@ -99,7 +99,7 @@ class Builder {
  private:
   static constexpr size_t kMostParts = 64;  // no part may move while others point to it
 
-  Node add(const Sizes& sizes, const Sizes& strides, int type, bool inner, bool by_value) {
+  TensorNode add(const Sizes& sizes, const Sizes& strides, int type, bool inner, bool by_value) {
     Descriptor tensor(kTensor);
     tensor.set(kTensorDataType, kDataType, type);
     tensor.set(kTensorSizes, sizes);
@@ -128,25 +128,25 @@ class Builder {
 using Kind = GraphOperand::Kind;
 
 OperationGraph conv_graph(const CudnnCall& call, const CudnnConv& conv) {
-  Builder graph;
-  const Node x = graph.operand(conv.x, Kind::kInput, 0), w = graph.operand(conv.w, Kind::kInput, 1);
-  const Node out = graph.operand(conv.out, Kind::kOutput, 0);
+  CudnnGraphBuilder graph;
+  const TensorNode x = graph.operand(conv.x, Kind::kInput, 0), w = graph.operand(conv.w, Kind::kInput, 1);
+  const TensorNode out = graph.operand(conv.out, Kind::kOutput, 0);
   int left = (call.addend >= 0) + (call.bias >= 0) + call.relu;  // operations that follow
   const auto result = [&] { return left-- == 0 ? out : graph.inner(out.sizes, out.strides); };
-  Node y = result();
+  TensorNode y = result();
   graph.convolution(conv, x, w, y);
-  const auto then = [&](int mode, const Node* operand) {
-    const Node next = result();
+  const auto then = [&](int mode, const TensorNode* operand) {
+    const TensorNode next = result();
     graph.pointwise(mode, y, operand, next);
     y = next;
   };
   // The order in which the library's own fused kernels take them.
   if (call.addend >= 0) {
-    const Node addend = graph.operand(conv.addend, Kind::kInput, call.addend);
+    const TensorNode addend = graph.operand(conv.addend, Kind::kInput, call.addend);
     then(kAdd, &addend);
   }
   if (call.bias >= 0) {
-    const Node bias = graph.operand(conv.bias, Kind::kInput, call.bias);
+    const TensorNode bias = graph.operand(conv.bias, Kind::kInput, call.bias);
     then(kAdd, &bias);
   }
   if (call.relu) then(kRelu, nullptr);
@@ -156,31 +156,31 @@ OperationGraph conv_graph(const CudnnCall& call, const CudnnConv& conv) {
 // The pattern that the library knows as attention: two products with a softmax between them, whose weights
 // have the type of q.
 OperationGraph attention_graph(const CudnnAttention& attention) {
-  Builder graph;
+  CudnnGraphBuilder graph;
   TensorArg keys = attention.k;  // transposed
   std::swap(keys.sizes[2], keys.sizes[3]);
   std::swap(keys.strides[2], keys.strides[3]);
-  const Node q = graph.operand(attention.q, Kind::kInput, 0), k = graph.operand(keys, Kind::kInput, 1);
+  const TensorNode q = graph.operand(attention.q, Kind::kInput, 0), k = graph.operand(keys, Kind::kInput, 1);
   const Sizes sizes = {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[3]}, strides = row_major(sizes);
   const Sizes rows = {q.sizes[0], q.sizes[1], q.sizes[2], 1}, row_strides = row_major(rows);
-  Node scores = graph.inner(sizes, strides);
+  TensorNode scores = graph.inner(sizes, strides);
   graph.matmul(q, k, scores);
-  const auto next = [&](int mode, const Node& x, const Node* b) {
-    const Node y = graph.inner(sizes, strides);
+  const auto next = [&](int mode, const TensorNode& x, const TensorNode* b) {
+    const TensorNode y = graph.inner(sizes, strides);
     graph.pointwise(mode, x, b, y);
     return y;
   };
-  const Node scale = graph.value(static_cast<float>(attention.scale), 4);
+  const TensorNode scale = graph.value(static_cast<float>(attention.scale), 4);
   scores = next(kMultiply, scores, &scale);
-  const Node most = graph.inner(rows, row_strides), sum = graph.inner(rows, row_strides);
+  const TensorNode most = graph.inner(rows, row_strides), sum = graph.inner(rows, row_strides);
   graph.reduction(kReduceMax, scores, most);
-  const Node weights = next(kExp, next(kSubtract, scores, &most), nullptr);
+  const TensorNode weights = next(kExp, next(kSubtract, scores, &most), nullptr);
   graph.reduction(kReduceAdd, weights, sum);
   // The library knows its pattern by these two, although nobody reads them.
-  const Node logarithm = graph.inner(rows, row_strides), sums = graph.inner(rows, row_strides);
+  const TensorNode logarithm = graph.inner(rows, row_strides), sums = graph.inner(rows, row_strides);
   graph.pointwise(kLog, sum, nullptr, logarithm);
   graph.pointwise(kAdd, most, &logarithm, sums);
-  const Node shares = graph.inner(sizes, strides, data_type(attention.q.dtype));
+  const TensorNode shares = graph.inner(sizes, strides, data_type(attention.q.dtype));
   graph.pointwise(kDivide, weights, &sum, shares);
   graph.matmul(shares, graph.operand(attention.v, Kind::kInput, 2),
                graph.operand(attention.out, Kind::kOutput, 0));

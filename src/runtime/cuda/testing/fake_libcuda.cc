@@ -30,6 +30,11 @@ void make(Handle* handle, int& alive) {
   ++alive;
 }
 
+// That of a device, at the same address whenever it is made again.
+Context primary_context(Device device) { return reinterpret_cast<Context>(uintptr_t{1} << 20 | device); }
+
+thread_local Context current = nullptr;
+
 void* host(Address address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
@@ -59,10 +64,13 @@ AICF_FAKE(cuDeviceGetAttribute, (int* value, int attribute, Device), {
            : attribute == kCacheBytes     ? 50 << 20
                                           : 132;
 })
-AICF_FAKE(cuDevicePrimaryCtxRetain, (Context * context, Device), { make(context, fake_cuda.contexts); })
+AICF_FAKE(cuDevicePrimaryCtxRetain, (Context * context, Device device), {
+  *context = primary_context(device);
+  ++fake_cuda.contexts;
+})
 AICF_FAKE(cuDevicePrimaryCtxRelease_v2, (Device), { --fake_cuda.contexts; })
-AICF_FAKE(cuCtxSetCurrent, (Context))
-AICF_FAKE(cuCtxGetCurrent, (Context * context), { *context = nullptr; })
+AICF_FAKE(cuCtxSetCurrent, (Context context), { current = context; })
+AICF_FAKE(cuCtxGetCurrent, (Context * context), { *context = current; })
 AICF_FAKE(cuCtxSynchronize, ())
 AICF_FAKE(cuMemGetInfo_v2, (size_t* free, size_t* total), { *free = *total = size_t{1} << 36; })
 
