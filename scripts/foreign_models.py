@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models of other libraries as they come: transformers, timm and torchvision classes through `aicf.compile`.
 
-    scripts/foreign_models.py [--seed 1] [--only NAME ...] [--sizes] [--out FILE.json]
+    scripts/foreign_models.py [--seed 1] [--only NAME ...] [--sizes] [--jobs 1] [--out FILE.json]
 
 Each model is one of its class with random weights: sizes are small, everything else is the class's default.
 It is compiled in a process of its own, with limits of time and memory, run, and compared with its eager run
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import date
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -391,6 +391,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=[], help="names, or beginnings of them")
     parser.add_argument("--sizes", action="store_true", help="lengths of token ids in a range")
+    parser.add_argument("--jobs", type=int, default=1, help="models at a time")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -399,11 +400,12 @@ def main() -> int:
         return 0
     chosen = [n for n in names() if not arguments.only or any(n.startswith(o) for o in arguments.only)]
     rows = []
-    for number, name in enumerate(chosen, 1):
-        rows.append(in_process(name, arguments.seed, arguments.sizes))
-        print(f"[{number:3}/{len(chosen)}] {line_of(rows[-1])}", flush=True)
-        if arguments.out:
-            _write(arguments.out, arguments, rows)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for row in pool.map(lambda name: in_process(name, arguments.seed, arguments.sizes), chosen):
+            rows.append(row)
+            print(f"[{len(rows):3}/{len(chosen)}] {line_of(row)}", flush=True)
+            if arguments.out:
+                _write(arguments.out, arguments, rows)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
@@ -412,11 +414,11 @@ def main() -> int:
 
 
 def _write(path: Path, arguments: Any, rows: list[dict[str, Any]]) -> None:
-    git = ["git", "rev-parse", "HEAD"]
+    sys.path.insert(0, str(ROOT / "bench"))
+    from machine import measured_tree
+
     head: dict[str, Any] = {
-        "schema": 1,
-        "commit": subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout.strip(),
-        "date": str(date.today()),
+        **measured_tree(),
         "command": " ".join(["scripts/foreign_models.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: _version(name) for name in ("torch", "transformers", "timm", "torchvision")},

@@ -2,7 +2,7 @@
 """Compiles many models (same_artifacts_cases.py) with two builds and compares, byte for byte, what comes of
 them: program, plans, the text of every CUDA unit; what is chosen for each step; weights; errors.
 
-    .venv/bin/python scripts/same_artifacts.py OLD NEW [--cases gate onnx-node] [--output same.json]
+    .venv/bin/python scripts/same_artifacts.py OLD NEW [--cases gate onnx-node] [--jobs 1] [--output F]
 
 OLD and NEW are source trees after `make build`. A library in place of NVRTC, built with the tests, gives a
 unit's text as its machine code: neither CUDA nor a GPU is needed. A line for each model that differs names
@@ -29,6 +29,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -220,14 +221,31 @@ class Build:
 # ---- two builds, or one and the hashes that are kept
 
 
-def compare(old: Path, new: Path, names: list[str]) -> Iterator[tuple[str, str, Texts, Texts]]:
-    with tempfile.TemporaryDirectory(prefix="same_artifacts_") as folder, ThreadPoolExecutor(2) as pool:
-        builds = [Build(old, Path(folder) / "old"), Build(new, Path(folder) / "new")]
-        for name in names:
-            a, b = pool.map(lambda build, name=name: build.compile(name), builds)
-            yield name, first_difference(a, b), a, b
-        for build in builds:
-            build.close()
+def compare(
+    old: Path, new: Path, names: list[str], jobs: int
+) -> Iterator[tuple[str, str, dict[str, str] | str]]:
+    """Of each model its name, its first difference, and the old build's hashes or its error."""
+    with (
+        tempfile.TemporaryDirectory(prefix="same_artifacts_") as folder,
+        ThreadPoolExecutor(2 * jobs) as pool,
+    ):
+        pairs: Queue[list[Build]] = Queue()
+        for job in range(jobs):
+            pairs.put(
+                [Build(tree, Path(folder) / f"{kind}{job}") for kind, tree in (("old", old), ("new", new))]
+            )
+
+        def compile_both(name: str) -> tuple[str, str, dict[str, str] | str]:
+            pair = pairs.get()
+            a, b = pool.map(lambda build: build.compile(name), pair)
+            pairs.put(pair)
+            return name, first_difference(a, b), a.get("error") or hashes_of(a)
+
+        with ThreadPoolExecutor(jobs) as workers:
+            yield from workers.map(compile_both, names)
+        while not pairs.empty():
+            for build in pairs.get():
+                build.close()
 
 
 def golden_hashes(tree: Path, names: list[str]) -> dict[str, dict[str, str]]:
@@ -266,6 +284,7 @@ def main() -> int:
         "trees", nargs="*", type=Path, metavar="TREE", help="the old build's and the new one's"
     )
     parser.add_argument("--cases", nargs="+", help="only models whose names contain one of these")
+    parser.add_argument("--jobs", type=int, default=1, help="models at a time, each by two processes")
     parser.add_argument("--output", type=Path, help="what differs, and all hashes, as JSON")
     parser.add_argument("--check", action="store_true", help="compare the short list with the hashes kept")
     parser.add_argument("--rewrite", action="store_true", help="keep the hashes of the short list")
@@ -301,11 +320,11 @@ def main() -> int:
         "errors": {},
         "hashes": {},
     }
-    for name, difference, old, _ in compare(*options.trees, names):
-        if "error" in old:
-            record["errors"][name] = old["error"]
+    for name, difference, old in compare(*options.trees, names, options.jobs):
+        if isinstance(old, str):
+            record["errors"][name] = old
         else:
-            record["hashes"][name] = sha(json.dumps(hashes_of(old)).encode())
+            record["hashes"][name] = sha(json.dumps(old).encode())
         if difference:
             record["differs"][name] = difference
             print(f"{name}: {difference}", flush=True)
