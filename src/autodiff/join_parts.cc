@@ -7,13 +7,13 @@ namespace aicf {
 namespace {
 
 // `value` with zeros before and after it along one axis.
-struct Part {
+struct SlicePart {
   ValueId value;
   size_t axis;
   Dim low, size, high;
 };
 
-std::optional<Part> part_of(const Graph& graph, ValueId id) {
+std::optional<SlicePart> part_of(const Graph& graph, ValueId id) {
   const Node* pad = graph.producer(id);
   if (pad == nullptr || pad->op != Op::pad || pad->operands[1] != kNoValue ||
       pad->attrs.get_str("mode") != "constant")
@@ -27,11 +27,11 @@ std::optional<Part> part_of(const Graph& graph, ValueId id) {
   }
   if (!axis) return std::nullopt;
   const ValueId value = pad->operands[0];
-  return Part{value, *axis, low[*axis], graph.shape(value)[*axis], high[*axis]};
+  return SlicePart{value, *axis, low[*axis], graph.shape(value)[*axis], high[*axis]};
 }
 
 // What a concat along the axis joins, or the value alone.
-std::vector<ValueId> members(const Graph& graph, const Part& part) {
+std::vector<ValueId> members(const Graph& graph, const SlicePart& part) {
   const Node* concat = graph.producer(part.value);
   const bool joined = concat != nullptr && concat->op == Op::concat &&
                       concat->attrs.get_int("axis") == static_cast<int64_t>(part.axis);

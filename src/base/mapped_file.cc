@@ -126,15 +126,15 @@ MappedFile::Identity MappedFile::identity_of(int fd, const std::string& path) {
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
-  return open_part(path, [](int64_t size) { return Part{0, size}; });
+  return open_part(path, [](int64_t size) { return FileRange{0, size}; });
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open_part(const std::string& path,
-                                                        const std::function<Part(int64_t)>& choose) {
+                                                        const std::function<FileRange(int64_t)>& choose) {
   Descriptor file{open_regular(path)};
   const std::shared_ptr<MappedFile> opened(new MappedFile(path));
   opened->identity_ = identity_of(file.fd, path);
-  const Part part = choose(opened->identity_.size);
+  const FileRange part = choose(opened->identity_.size);
   opened->size_ = part.bytes;
   if (part.bytes == 0) return opened;
   const int64_t limit = copied_files_limit();
@@ -153,7 +153,7 @@ std::shared_ptr<const MappedFile> MappedFile::open_part(const std::string& path,
   return opened;
 }
 
-void MappedFile::copy(int fd, Part part) {
+void MappedFile::copy(int fd, FileRange part) {
   auto* to = static_cast<std::byte*>(nullptr);
   if (part.bytes < kOwnPages) {
     memory_ = std::aligned_alloc(64, static_cast<size_t>((part.bytes + 63) / 64 * 64));
@@ -177,7 +177,7 @@ void MappedFile::copy(int fd, Part part) {
   if (memory_bytes_ > 0) ::mprotect(memory_, static_cast<size_t>(memory_bytes_), PROT_READ);
 }
 
-void MappedFile::map(int fd, Part part) {
+void MappedFile::map(int fd, FileRange part) {
   const int64_t before = part.offset % ::sysconf(_SC_PAGESIZE);
   void* pages = ::mmap(nullptr, static_cast<size_t>(before + part.bytes), PROT_READ, MAP_PRIVATE, fd,
                        part.offset - before);

@@ -16,7 +16,7 @@ namespace aicf {
 
 class MappedFile {
  public:
-  struct Part {
+  struct FileRange {
     int64_t offset, bytes;
   };
   // file_not_found if it cannot be opened, bad_option for a directory or device, io_failed if it cannot be
@@ -24,7 +24,7 @@ class MappedFile {
   static std::shared_ptr<const MappedFile> open(const std::string& path);
   // The part that `choose` names when it is told the file's size.
   static std::shared_ptr<const MappedFile> open_part(const std::string& path,
-                                                     const std::function<Part(int64_t size)>& choose);
+                                                     const std::function<FileRange(int64_t size)>& choose);
   // The mapped file that holds the byte at this address; null if it is in none.
   static std::shared_ptr<const MappedFile> mapping_of(const void* address);
   ~MappedFile();
@@ -47,8 +47,8 @@ class MappedFile {
   };
   explicit MappedFile(std::string path) : path_(std::move(path)) {}
   static Identity identity_of(int fd, const std::string& path);
-  void copy(int fd, Part part);
-  void map(int fd, Part part);
+  void copy(int fd, FileRange part);
+  void map(int fd, FileRange part);
   [[noreturn]] void refuse_change(const Identity& now) const;
 
   std::string path_;

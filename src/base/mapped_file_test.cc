@@ -91,11 +91,12 @@ TEST_F(MappedFileTest, APartIsCopiedOrMappedAsTheWholeIs) {
     copy_at_most(limit);
     const auto part = MappedFile::open_part(path_, [&](int64_t size) {
       EXPECT_EQ(size, 30000);
-      return MappedFile::Part{4097, 20000};
+      return MappedFile::FileRange{4097, 20000};
     });
     EXPECT_EQ(part->text(), text.substr(4097, 20000)) << limit;
     EXPECT_EQ(part->is_copy(), *limit == '1');
-    const auto nothing = MappedFile::open_part(path_, [](int64_t size) { return MappedFile::Part{size, 0}; });
+    const auto nothing =
+        MappedFile::open_part(path_, [](int64_t size) { return MappedFile::FileRange{size, 0}; });
     EXPECT_EQ(nothing->size(), 0);
   }
 }

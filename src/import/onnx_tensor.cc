@@ -90,7 +90,7 @@ std::shared_ptr<const MappedFile> external_bytes(const TensorProto& tensor, cons
           .with_expected(std::to_string(length) + " bytes from byte " + std::to_string(offset))
           .with_actual("a file of " + std::to_string(size) + " bytes")
           .with_remedy("put the whole data file beside the model: it was cut off, or is of another export");
-    return MappedFile::Part{offset, length};
+    return MappedFile::FileRange{offset, length};
   });
 }
 

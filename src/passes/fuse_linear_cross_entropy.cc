@@ -9,9 +9,10 @@ namespace aicf {
 namespace {
 
 // Moves the op that computes the gradients to where its loss is first wanted.
-class Joiner {
+class GradientMover {
  public:
-  explicit Joiner(const Graph& graph) : graph_(graph), rewriter_(graph), done_(graph.nodes().size(), false) {}
+  explicit GradientMover(const Graph& graph)
+      : graph_(graph), rewriter_(graph), done_(graph.nodes().size(), false) {}
 
   Graph run() {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
@@ -78,7 +79,7 @@ class Joiner {
 // A training step asks for the loss first and for the gradients later; together the logits of a chunk serve
 // both and are gone before the next chunk.
 Graph fuse_linear_cross_entropy(const Graph& graph, const PassContext&) {
-  return Joiner(fuse_linear_cross_entropy(graph)).run();
+  return GradientMover(fuse_linear_cross_entropy(graph)).run();
 }
 
 }  // namespace aicf

@@ -15,10 +15,10 @@ constexpr int64_t kManyElements = 1 << 24;  // one over so many does not wait: m
 
 // Forms the groups, node by node in the order of the graph: a node joins the group of an operand, else it
 // starts one.
-class Former {
+class RegionFuser {
  public:
   // `plain`: contractions that are left without an epilogue.
-  Former(RegionGroups& groups, const std::set<NodeId>& plain)
+  RegionFuser(RegionGroups& groups, const std::set<NodeId>& plain)
       : groups_(groups), graph_(groups.graph()), target_(groups.context().target), plain_(plain) {}
 
   void run() {
@@ -153,14 +153,14 @@ void merge_siblings(RegionGroups& groups) {
 Graph fuse_regions(const Graph& graph, const PassContext& context) {
   RegionGroups groups(graph, context);
   std::set<NodeId> plain;
-  Former(groups, plain).run();
+  RegionFuser(groups, plain).run();
   // What one product gives up, another may take: until none is too heavy.
   while (context.target.is_cuda() && context.gradients) {
     const std::set<NodeId> heavy = heavy_epilogues(groups);
     if (heavy.empty()) break;
     plain.insert(heavy.begin(), heavy.end());
     groups.clear();
-    Former(groups, plain).run();
+    RegionFuser(groups, plain).run();
   }
   release_followers(groups);
   merge_siblings(groups);

@@ -36,7 +36,7 @@ struct ScoreFinder {
 
   std::optional<Scores> match_product(ValueId id, double scale) const {
     strip_scale(id, scale);
-    const Node* product = producer_of(graph, id, Op::matmul);
+    const Node* product = producer_with_op(graph, id, Op::matmul);
     if (product == nullptr || !is_alone(id) || product->attrs.get_bool("transpose_x")) return std::nullopt;
     return Scores{product->operands[0], product->operands[1], !product->attrs.get_bool("transpose_y"),
                   kNoValue, scale};
@@ -44,7 +44,7 @@ struct ScoreFinder {
 
   // scale * (q @ k) [+ mask].
   std::optional<Scores> match_scores(ValueId id) const {
-    const Node* sum = producer_of(graph, id, Op::add);
+    const Node* sum = producer_with_op(graph, id, Op::add);
     if (sum == nullptr) return match_product(id, 1);
     if (!is_alone(id)) return std::nullopt;
     for (size_t i = 0; i < 2; ++i)
@@ -72,7 +72,7 @@ Graph match_attention(const Graph& graph, const PassContext& context) {
         return std::nullopt;
       const bool whole = is_half(graph.dtype(node.results[0])) || contraction_dtype(context.precision);
       const ScoreFinder finder{graph, uses, whole};
-      const Node* softmax = producer_of(graph, node.operands[0], Op::softmax);
+      const Node* softmax = producer_with_op(graph, node.operands[0], Op::softmax);
       if (softmax == nullptr || !finder.is_alone(node.operands[0]) || softmax->attrs.get_int("axis") != 3)
         return std::nullopt;
       auto found = finder.match_scores(softmax->operands[0]);

@@ -24,7 +24,7 @@ class Matcher {
     if (node.op != Op::mul && node.op != Op::div) return std::nullopt;
     const DType dtype = graph_.dtype(node.results[0]);
     const Scaled whole = product_in(node, dtype);
-    const Node* product = producer_of(graph_, whole.value, Op::mul);
+    const Node* product = producer_with_op(graph_, whole.value, Op::mul);
     if (product == nullptr || (whole.value != node.results[0] && !is_alone(whole.value, dtype)))
       return std::nullopt;
     for (size_t i = 0; i < 2; ++i) {
@@ -64,10 +64,10 @@ class Matcher {
 
   // 1 + erf(x / sqrt(2)), in either order.
   bool is_twice_phi(ValueId id, ValueId x, DType dtype) const {
-    const Node* sum = producer_of(graph_, id, Op::add);
+    const Node* sum = producer_with_op(graph_, id, Op::add);
     if (sum == nullptr || !is_alone(id, dtype)) return false;
     for (size_t i = 0; i < 2; ++i) {
-      const Node* erf = producer_of(graph_, sum->operands[i], Op::erf);
+      const Node* erf = producer_with_op(graph_, sum->operands[i], Op::erf);
       if (erf == nullptr || !is_alone(sum->operands[i], dtype)) continue;
       if (scalar_constant(graph_, sum->operands[1 - i]) != 1.0) continue;
       for (const Scaled& inner : factors(erf->operands[0], dtype))

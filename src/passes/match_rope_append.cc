@@ -22,7 +22,7 @@ bool is_folded_count(const Value& value) {
 
 bool is_step_count(const Graph& graph, ValueId id) {
   if (is_folded_count(graph.value(id))) return true;
-  const Node* node = producer_of(graph, id, Op::iota);
+  const Node* node = producer_with_op(graph, id, Op::iota);
   return node != nullptr && graph.type(id).rank() == 4 && node->attrs.get_int("axis") == 2;
 }
 
@@ -38,8 +38,8 @@ ValueId repeated_scalar(const Graph& graph, ValueId id) {
 
 // The position p of an index p + t at step t, axis 2 of rank 4.
 ValueId first_row(const Graph& graph, ValueId index) {
-  if (const Node* wide = producer_of(graph, index, Op::broadcast_to)) index = wide->operands[0];
-  const Node* sum = producer_of(graph, index, Op::add);
+  if (const Node* wide = producer_with_op(graph, index, Op::broadcast_to)) index = wide->operands[0];
+  const Node* sum = producer_with_op(graph, index, Op::add);
   // Of a single step, whose number is 0, the position alone may be left.
   if (sum == nullptr) return graph.shape(index)[2] == Dim(1) ? repeated_scalar(graph, index) : kNoValue;
   for (size_t i = 0; i < 2; ++i)
@@ -54,7 +54,7 @@ struct Append {
 
 // cache with `rows` scattered to consecutive rows of axis 2.
 std::optional<Append> match_append(const Graph& graph, ValueId id) {
-  const Node* scatter = producer_of(graph, id, Op::scatter_elements);
+  const Node* scatter = producer_with_op(graph, id, Op::scatter_elements);
   if (scatter == nullptr || graph.type(id).rank() != 4 || scatter->attrs.get_int("axis") != 2 ||
       scatter->attrs.get_str("reduction") != "none")
     return std::nullopt;
@@ -77,11 +77,11 @@ bool same_angles(const Node& a, const Node& b) {
 }
 
 std::optional<Step> match_step(const Graph& graph, const Node& attention) {
-  const Node* q_rope = producer_of(graph, attention.operands[0], Op::rope);
+  const Node* q_rope = producer_with_op(graph, attention.operands[0], Op::rope);
   const auto keys = match_append(graph, attention.operands[1]),
              values = match_append(graph, attention.operands[2]);
   if (q_rope == nullptr || !keys || !values || keys->position != values->position) return std::nullopt;
-  const Node* k_rope = producer_of(graph, keys->rows, Op::rope);
+  const Node* k_rope = producer_with_op(graph, keys->rows, Op::rope);
   if (k_rope == nullptr || !same_angles(*q_rope, *k_rope) || keys->cache == values->cache)
     return std::nullopt;
   const Shape &q = graph.shape(attention.operands[0]), &k = graph.shape(keys->rows);

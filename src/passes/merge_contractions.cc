@@ -60,7 +60,7 @@ class ContractionMerger {
 
  private:
   ValueId before_cast(ValueId id) const {
-    const Node* cast = producer_of(graph_, id, Op::cast);
+    const Node* cast = producer_with_op(graph_, id, Op::cast);
     return cast == nullptr ? id : cast->operands[0];
   }
 
@@ -123,7 +123,7 @@ class ContractionMerger {
 
   // In the new graph; a cast of a weight may come later in the old one than the first contraction of a group.
   ValueId weight(ValueId id, GraphRewriter& rewriter) const {
-    const Node* cast = producer_of(graph_, id, Op::cast);
+    const Node* cast = producer_with_op(graph_, id, Op::cast);
     if (cast == nullptr) return rewriter.value(id);
     return rewriter.graph().add(Op::cast, {rewriter.value(cast->operands[0])}, cast->attrs, cast->origin);
   }

@@ -16,7 +16,7 @@ inline std::optional<double> scalar_constant(const Graph& graph, ValueId id) {
 }
 
 // The node that makes the value if it is of this op, else null.
-inline const Node* producer_of(const Graph& graph, ValueId id, Op op) {
+inline const Node* producer_with_op(const Graph& graph, ValueId id, Op op) {
   const Node* node = graph.producer(id);
   return node != nullptr && node->op == op ? node : nullptr;
 }

@@ -12,7 +12,7 @@ const TensorType& RecomputePlan::type_of(ValueId id) const {
 
 ValueId RecomputePlan::stored_as(const Inner& value) const {
   if (const auto at = gained_ids.find(value); at != gained_ids.end()) return at->second;
-  const Unit& unit = units[value.first];
+  const RecomputedRegion& unit = units[value.first];
   for (size_t i = 0; i < unit.results.size(); ++i)
     if (unit.body.outputs()[i] == value.second && !removed.contains(unit.results[i])) return unit.results[i];
   return kNoValue;
@@ -87,7 +87,7 @@ class RecomputeEmitter {
 
   // The outputs that the unit has from now on: inner values and the ids they are known by.
   std::vector<std::pair<ValueId, ValueId>> outputs_of(size_t index) const {
-    const Unit& unit = plan_.units[index];
+    const RecomputedRegion& unit = plan_.units[index];
     std::vector<std::pair<ValueId, ValueId>> outputs;
     for (size_t i = 0; i < unit.results.size(); ++i)
       if (!plan_.removed.contains(unit.results[i]))
@@ -115,7 +115,7 @@ class RecomputeEmitter {
   }
 
   void emit_unit(size_t index, GraphRewriter& rewriter) {
-    const Unit& unit = plan_.units[index];
+    const RecomputedRegion& unit = plan_.units[index];
     const auto outputs = outputs_of(index);
     if (outputs.empty()) return;
     Body body;

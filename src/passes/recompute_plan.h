@@ -12,7 +12,7 @@
 namespace aicf {
 
 // A region with its results by the ids of the graph.
-struct Unit : RegionBody {
+struct RecomputedRegion : RegionBody {
   const Node* node = nullptr;
   std::vector<ValueId> results;
   std::set<ValueId> needs;  // operands after the changes
@@ -24,7 +24,7 @@ using Inner = std::pair<size_t, ValueId>;
 
 struct RecomputePlan {
   const Graph& graph;
-  std::vector<Unit> units = {};
+  std::vector<RecomputedRegion> units = {};
   std::vector<int> unit_of = {};          // by node; -1: none
   std::map<ValueId, Inner> removed = {};  // results that readers compute again
   std::vector<Inner> gained = {};         // stored from now on; their ids follow those of the graph

@@ -34,7 +34,7 @@ class Recomputer {
     const Node& node = graph_.nodes()[index];
     std::optional<RegionBody> region = region_body(graph_, node, context_.target);
     if (!region) return;
-    Unit unit{std::move(*region), &node, node.results, {}};
+    RecomputedRegion unit{std::move(*region), &node, node.results, {}};
     unit.needs = {unit.operands.begin(), unit.operands.end()};
     plan_.unit_of[index] = static_cast<int>(plan_.units.size());
     for (size_t i = 0; i < unit.results.size(); ++i)
@@ -53,7 +53,7 @@ class Recomputer {
         continue;
       }
       const auto index = static_cast<size_t>(plan_.unit_of[i]);
-      const Unit& unit = plan_.units[index];
+      const RecomputedRegion& unit = plan_.units[index];
       for (ValueId id : unit.operands) readers_[id].insert(index);
       if (unit.contraction)
         for (ValueId inner : unit.body.nodes()[0].operands)
@@ -81,7 +81,7 @@ class Recomputer {
   }
 
   bool expand(const Inner& value, Chain& chain) const {
-    const Unit& unit = plan_.units[value.first];
+    const RecomputedRegion& unit = plan_.units[value.first];
     const Value& inner = unit.body.value(value.second);
     if (inner.role == Role::kConstant) return true;
     if (inner.role == Role::kInput)
@@ -104,7 +104,7 @@ class Recomputer {
 
   // Whether readers compute it already: nothing is gained by storing it again.
   bool is_removed(const Inner& value) const {
-    const Unit& unit = plan_.units[value.first];
+    const RecomputedRegion& unit = plan_.units[value.first];
     for (size_t i = 0; i < unit.results.size(); ++i)
       if (unit.body.outputs()[i] == value.second && plan_.removed.contains(unit.results[i])) return true;
     return false;
@@ -147,7 +147,7 @@ class Recomputer {
   }
 
   // A reader over more elements does the work for each of its own, so no more than one cast.
-  bool fits(const Unit& reader, ValueId id, const Chain& chain) const {
+  bool fits(const RecomputedRegion& reader, ValueId id, const Chain& chain) const {
     return region_domain(reader) == graph_.shape(id) || (is_small(chain) && chain.nodes == 1);
   }
 
@@ -158,7 +158,7 @@ class Recomputer {
       gained += most_bytes(plan_.units[unit].body.type(inner), context_.program.sizes);
     double saved = bytes_of(id) - gained;
     for (size_t index : readers_.at(id)) {
-      const Unit& reader = plan_.units[index];
+      const RecomputedRegion& reader = plan_.units[index];
       if (!fits(reader, id, chain)) return false;
       saved += bytes_of(id) - gained;
       size_t added = chain.gains.size();
@@ -182,7 +182,7 @@ class Recomputer {
     }
     plan_.units[made_.at(id).first].changed = true;
     for (size_t index : readers_.at(id)) {
-      Unit& reader = plan_.units[index];
+      RecomputedRegion& reader = plan_.units[index];
       reader.changed = true;
       reader.needs.erase(id);
       for (ValueId leaf : chain.leaves) {

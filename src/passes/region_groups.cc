@@ -29,7 +29,7 @@ std::vector<std::vector<NodeId>> find_readers(const Graph& graph) {
 
 }  // namespace
 
-NodeId producer_of(const Graph& graph, ValueId id) { return id == kNoValue ? -1 : graph.value(id).producer; }
+NodeId producer_id(const Graph& graph, ValueId id) { return id == kNoValue ? -1 : graph.value(id).producer; }
 
 bool inside(const Group& group, NodeId id) {
   return std::find(group.nodes.begin(), group.nodes.end(), id) != group.nodes.end();
@@ -165,7 +165,7 @@ size_t RegionGroups::operand_count(const Group& group, const Node& extra) const 
   add(extra);
   return static_cast<size_t>(std::count_if(touched.begin(), touched.end(), [&](ValueId id) {
     return !is_immediate(graph_.value(id)) &&
-           (!inside(group, producer_of(graph_, id)) || used_outside(group, id));
+           (!inside(group, producer_id(graph_, id)) || used_outside(group, id));
   }));
 }
 
@@ -189,7 +189,7 @@ bool RegionGroups::used_outside_regions(ValueId id) const {
 bool RegionGroups::is_absorbed(NodeId id) const {
   const Node& node = graph_.node(id);
   if (node.op != Op::cast || of(id) < 0) return false;
-  const NodeId source = producer_of(graph_, node.operands[0]);
+  const NodeId source = producer_id(graph_, node.operands[0]);
   if (source >= 0 && (of(source) < 0 || !widens(graph_, node))) return false;
   return (*this)[of(id)].nodes.size() == 1 && !used_outside_regions(node.results[0]);
 }

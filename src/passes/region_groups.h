@@ -19,7 +19,7 @@ struct Group {
 
 bool inside(const Group& group, NodeId id);
 // The node that gives the value; -1: it is a leaf or absent.
-NodeId producer_of(const Graph& graph, ValueId id);
+NodeId producer_id(const Graph& graph, ValueId id);
 // What a region that begins with the node runs over.
 const Shape& domain_of(const Graph& graph, const Node& node);
 

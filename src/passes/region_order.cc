@@ -16,7 +16,7 @@ constexpr int64_t kStep = int64_t{1} << 16;  // what is moved takes of the room 
 void RegionGroups::push_operands(NodeId unit, std::vector<NodeId>& nodes) const {
   const auto push = [&](const Node& node) {
     for (ValueId operand : node.operands)
-      if (const NodeId producer = producer_of(graph_, operand); producer >= 0) nodes.push_back(producer);
+      if (const NodeId producer = producer_id(graph_, operand); producer >= 0) nodes.push_back(producer);
   };
   if (of(unit) < 0) return push(graph_.node(unit));
   for (NodeId member : (*this)[of(unit)].nodes) push(graph_.node(member));
@@ -25,7 +25,7 @@ void RegionGroups::push_operands(NodeId unit, std::vector<NodeId>& nodes) const 
 bool RegionGroups::depends_outside(const Node& node, int g) {
   std::vector<NodeId> producers;
   for (ValueId operand : node.operands)
-    if (const NodeId producer = producer_of(graph_, operand); producer >= 0 && of(producer) != g)
+    if (const NodeId producer = producer_id(graph_, operand); producer >= 0 && of(producer) != g)
       producers.push_back(producer);
   return reaches(std::move(producers), g);
 }
@@ -34,7 +34,7 @@ bool RegionGroups::depends_outside(const Node& node, int g) {
 bool RegionGroups::depends_on(const Node& node, int g) {
   std::vector<NodeId> producers;
   for (ValueId operand : node.operands)
-    if (const NodeId producer = producer_of(graph_, operand); producer >= 0) producers.push_back(producer);
+    if (const NodeId producer = producer_id(graph_, operand); producer >= 0) producers.push_back(producer);
   return reaches(std::move(producers), g);
 }
 

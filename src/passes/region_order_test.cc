@@ -35,7 +35,7 @@ bool depends_by_walking(const RegionGroups& groups, const Node& node, int g) {
   std::vector<NodeId> waiting;
   const auto push_operands = [&](const Node& reader, bool outside_only) {
     for (ValueId operand : reader.operands)
-      if (const NodeId id = producer_of(graph, operand); id >= 0 && !(outside_only && groups.of(id) == g))
+      if (const NodeId id = producer_id(graph, operand); id >= 0 && !(outside_only && groups.of(id) == g))
         waiting.push_back(id);
   };
   push_operands(node, true);
@@ -85,7 +85,7 @@ class Grower {
   // Into the group of an operand where it may be, else into one of its own.
   void place(NodeId id) {
     for (ValueId operand : groups_.graph().node(id).operands) {
-      const NodeId producer = producer_of(groups_.graph(), operand);
+      const NodeId producer = producer_id(groups_.graph(), operand);
       if (producer < 0 || groups_[groups_.of(producer)].nodes.size() >= 12 || any(3) == 0) continue;
       if (!ask(id, groups_.of(producer))) return groups_.join(id, groups_.of(producer));
     }

@@ -42,7 +42,7 @@ std::optional<ValueId> drop_no_op(Graph& graph, const Node& node, const TensorTy
 // reshape(reshape(x)) = reshape(x)
 std::optional<ValueId> merge_reshapes(Graph& graph, const Node& node, const TensorType&) {
   if (node.op != Op::reshape) return std::nullopt;
-  const Node* inner = producer_of(graph, node.operands[0], Op::reshape);
+  const Node* inner = producer_with_op(graph, node.operands[0], Op::reshape);
   if (inner == nullptr) return std::nullopt;
   return graph.add(Op::reshape, {inner->operands[0]}, node.attrs, node.origin);
 }
@@ -50,7 +50,7 @@ std::optional<ValueId> merge_reshapes(Graph& graph, const Node& node, const Tens
 // transpose(transpose(x, p), q) = transpose(x, p[q])
 std::optional<ValueId> merge_transposes(Graph& graph, const Node& node, const TensorType&) {
   if (node.op != Op::transpose) return std::nullopt;
-  const Node* inner = producer_of(graph, node.operands[0], Op::transpose);
+  const Node* inner = producer_with_op(graph, node.operands[0], Op::transpose);
   if (inner == nullptr) return std::nullopt;
   const Ints& p = inner->attrs.get_ints("perm");
   Ints composed;
@@ -61,7 +61,7 @@ std::optional<ValueId> merge_transposes(Graph& graph, const Node& node, const Te
 // neg(neg(x)) = x, logical_not(logical_not(x)) = x, bit_not(bit_not(x)) = x
 std::optional<ValueId> drop_involution(Graph& graph, const Node& node, const TensorType&) {
   if (node.op != Op::neg && node.op != Op::logical_not && node.op != Op::bit_not) return std::nullopt;
-  const Node* inner = producer_of(graph, node.operands[0], node.op);
+  const Node* inner = producer_with_op(graph, node.operands[0], node.op);
   return inner == nullptr ? std::nullopt : std::optional(inner->operands[0]);
 }
 
@@ -72,7 +72,7 @@ std::optional<ValueId> fold_transpose_into_matmul(Graph& graph, const Node& node
   Attrs attrs = node.attrs;
   bool changed = false;
   for (size_t i = 0; i < 2; ++i) {
-    const Node* inner = producer_of(graph, operands[i], Op::transpose);
+    const Node* inner = producer_with_op(graph, operands[i], Op::transpose);
     if (inner == nullptr) continue;
     const Ints& perm = inner->attrs.get_ints("perm");
     Ints swapped(perm.size());
@@ -118,7 +118,7 @@ std::optional<ValueId> narrow_before_views(Graph& graph, const Node& node, const
 // is stored.
 std::optional<ValueId> gather_before_cast(Graph& graph, const Node& node, const TensorType& result) {
   if (node.op != Op::gather && node.op != Op::gather_elements) return std::nullopt;
-  const Node* cast = producer_of(graph, node.operands[0], Op::cast);
+  const Node* cast = producer_with_op(graph, node.operands[0], Op::cast);
   if (cast == nullptr || dtype_bytes(graph.dtype(cast->operands[0])) >= dtype_bytes(result.dtype))
     return std::nullopt;
   const ValueId picked = graph.add(node.op, {cast->operands[0], node.operands[1]}, node.attrs, node.origin);
