@@ -39,12 +39,11 @@ struct Small {
 
 // A bundle that grows.
 struct Open {
-  std::vector<KernelCall> calls;  // with their stages
+  std::vector<BundleMember> members;
   std::vector<Small> smalls;
 
   void add(KernelCall call, const Small& small, int stage) {
-    call.stage = stage;
-    calls.push_back(std::move(call));
+    members.push_back({std::move(call), stage});
     smalls.push_back(small);
   }
 
@@ -52,41 +51,34 @@ struct Open {
   // shares nothing with the bundle that anybody writes.
   int first_stage(const KernelCall& call) const {
     int stage = 0;
-    for (const KernelCall& member : calls)
-      if (member.stage >= stage && must_keep_order_by_byte(member, call)) stage = member.stage + 1;
+    for (const BundleMember& member : members)
+      if (member.stage >= stage && must_keep_order_by_byte(member.call, call)) stage = member.stage + 1;
     return stage;
   }
 
   int last_stage() const {
     int stage = 0;
-    for (const KernelCall& call : calls) stage = std::max(stage, call.stage);
+    for (const BundleMember& member : members) stage = std::max(stage, member.stage);
     return stage;
   }
 
   int64_t blocks_of(int stage) const {
     int64_t blocks = 0;
-    for (size_t i = 0; i < calls.size(); ++i)
-      if (calls[i].stage == stage) blocks += smalls[i].blocks;
+    for (size_t i = 0; i < members.size(); ++i)
+      if (members[i].stage == stage) blocks += smalls[i].blocks;
     return blocks;
   }
 };
 
 KernelCall bundle_of(Open open) {
   KernelCall bundle;
-  bundle.kernel = kBundleKernel;
-  bundle.members = std::move(open.calls);
-  std::stable_sort(bundle.members.begin(), bundle.members.end(),
-                   [](const KernelCall& a, const KernelCall& b) { return a.stage < b.stage; });
-  for (const KernelCall& member : bundle.members) {
-    add_once(member.inputs, bundle.inputs);
-    add_once(member.outputs, bundle.outputs);
-  }
-  const int stages = bundle.members.back().stage + 1;
-  bundle.variant = std::to_string(bundle.members.size()) + " calls in " + std::to_string(stages) +
-                   (stages == 1 ? " stage" : " stages");
-  bundle.origin = bundle.members.front().origin + " … " + bundle.members.back().origin;
-  bundle.reason =
-      stages == 1 ? "side by side in one launch" : "small calls, one after the other in one launch";
+  std::vector<BundleMember>& members = bundle.what.emplace<Bundle>().members;
+  members = std::move(open.members);
+  std::stable_sort(members.begin(), members.end(),
+                   [](const BundleMember& a, const BundleMember& b) { return a.stage < b.stage; });
+  for (const auto& [member, stage] : members) add_member(member, bundle);
+  bundle.reason = members.back().stage == 0 ? "side by side in one launch"
+                                            : "small calls, one after the other in one launch";
   return bundle;
 }
 
@@ -128,7 +120,8 @@ class Bundler {
   }
 
   std::optional<Small> small_call(const KernelCall& call) const {
-    if (call.custom != nullptr || !call.library.call.empty() || !call.members.empty()) return std::nullopt;
+    const RowCall* row = row_call(call);
+    if (row == nullptr) return std::nullopt;
     const CudaCode code = call_code(call, context_, true);
     if (!joins_bundle(code)) return std::nullopt;
     const CudaLaunch& launch = code.launches[0];
@@ -139,7 +132,7 @@ class Bundler {
     small.arguments =
         call.inputs.size() + call.outputs.size() + launch.params.size() + launch.fparams.size() + 1;
     small.static_shared = code.static_shared_bytes;
-    const Work work = largest_work(call, call.kernel, context_.ranges);
+    const Work work = largest_work(call, row->row, context_.ranges);
     const auto blocks = static_cast<double>(std::max<int64_t>(small.blocks, 1));
     small.block_time =
         kBlockTime + std::max(work.bytes / blocks / kBlockBytes, work.flops / blocks / kBlockFlops);
@@ -154,15 +147,13 @@ class Bundler {
     size_t arguments = small.arguments;
     int64_t shared = small.static_shared;
     for (const Small& other : open.smalls) arguments += other.arguments, shared += other.static_shared;
-    if (open.calls.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
+    if (open.members.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
       return false;
     const double before = time(open) + edge_ + small.time();
-    open.smalls.push_back(small);
-    open.calls.push_back(call);
-    open.calls.back().stage = stage;
+    open.add(call, small, stage);
     const bool pays = fits_side_by_side(open) && time(open) <= before;
     open.smalls.pop_back();
-    open.calls.pop_back();
+    open.members.pop_back();
     return pays;
   }
 
@@ -196,8 +187,8 @@ class Bundler {
     double total = edge_ + kMeetingTime * (stages - 1);
     for (int stage = 0; stage < stages; ++stage) {
       double slowest = 0;
-      for (size_t i = 0; i < open.calls.size(); ++i)
-        if (open.calls[i].stage == stage) slowest = std::max(slowest, open.smalls[i].block_time);
+      for (size_t i = 0; i < open.members.size(); ++i)
+        if (open.members[i].stage == stage) slowest = std::max(slowest, open.smalls[i].block_time);
       total += slowest * static_cast<double>((open.blocks_of(stage) + cluster - 1) / cluster);
     }
     return total;
@@ -206,7 +197,7 @@ class Bundler {
   void close(size_t index) {
     Open open = std::move(open_[index]);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
-    done_.push_back(open.calls.size() == 1 ? std::move(open.calls[0]) : bundle_of(std::move(open)));
+    done_.push_back(open.members.size() == 1 ? std::move(open.members[0].call) : bundle_of(std::move(open)));
   }
 
   CallGraph& calls_;

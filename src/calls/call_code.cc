@@ -15,15 +15,18 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
     window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
     window.settled = window.constant || (context.running && !context.running->contains(root));
   }
-  if (call.region >= 0) problem.program = &context.programs[static_cast<size_t>(call.region)];
+  if (const RowCall* row = own_row(call); row != nullptr && !row->programs.empty())
+    problem.program = &context.programs[static_cast<size_t>(row->programs[0].index)];
   return problem;
 }
 
 CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes) {
-  if (!call.bodies.empty()) return control_code();
-  if (call.custom != nullptr) return custom_cuda_code(*call.custom, context.target.arch);
-  const CudaKernel* kernel = find_cuda_kernel(call.kernel);
-  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + call.kernel);
+  if (std::holds_alternative<ControlRun>(call.what)) return control_code();
+  if (const auto* custom = std::get_if<CustomRun>(&call.what))
+    return custom_cuda_code(*custom->cuda, context.target.arch);
+  const RowCall* row = own_row(call);
+  const CudaKernel* kernel = row == nullptr ? nullptr : find_cuda_kernel(row->row);
+  AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + named(call).kernel);
   CudaProblem problem = call_problem(call, context);
   problem.member = member;
   problem.any_sizes = any_sizes;

@@ -1,4 +1,4 @@
-// The CUDA text of one kernel call, asked from its row of the kernel table.
+// The CUDA text of one call, asked from its row of the kernel table.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace aicf {
 
 // What the text of a call depends on beside the call.
 struct CodeContext {
-  const std::vector<TileProgram>& programs;  // of KernelCall::region
+  const std::vector<TileProgram>& programs;  // of ProgramUse::index
   const std::vector<bool>& constant;         // see CallGraph; empty: nothing is
   const Target& target;
   const SymbolRanges& ranges;
@@ -27,7 +27,7 @@ inline CodeContext context_of(const CallGraph& calls, const Target& target) {
   return {calls.programs, calls.constant, target, calls.ranges};
 }
 
-// What the call's row of the kernel table is asked.
+// What the call's row of the kernel table is asked. Of several calls that share a launch, the windows alone.
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context);
 
 // `member`, `any_sizes`: for a bundle; see CudaProblem.

@@ -30,6 +30,13 @@ inline void add_once(const std::vector<Window>& own, std::vector<Window>& all) {
     if (std::find(all.begin(), all.end(), w) == all.end()) all.push_back(w);
 }
 
+// Operands and origins of a member as those of the call of several.
+inline void add_member(const KernelCall& member, KernelCall& whole) {
+  add_once(member.inputs, whole.inputs);
+  add_once(member.outputs, whole.outputs);
+  whole.origins.insert(whole.origins.end(), member.origins.begin(), member.origins.end());
+}
+
 // A window of a region over the axes of a product, of which all but the last may be one.
 inline std::optional<Window> over_rows(const Window& window, size_t rank) {
   if (window.sizes.size() == rank) return window;

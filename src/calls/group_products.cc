@@ -9,6 +9,7 @@
 #include "calls/call_windows.h"
 #include "calls/legality.h"
 #include "calls/live_bytes.h"
+#include "calls/row_names.h"
 #include "kernels/product_group.h"
 #include "select/layout.h"
 
@@ -53,15 +54,14 @@ class ProductGrouper {
   // One whose variant nobody has decided, with plain results. Constant weights stay apart: their loads begin
   // before the launches before have ended.
   bool is_product(const KernelCall& call) const {
-    return call.kernel == "matmul_tensor_core" && call.library.call.empty() && call.members.empty() &&
-           call.choice.source == ChoiceSource::kRank && call.region >= 0 && call.outputs.size() == 1 &&
-           call.inputs.size() == 2 && !calls_.constant[static_cast<size_t>(call.inputs[1].root)];
+    return is_row(call, kTensorCoreProduct) && has_program(call, ProgramRole::kEpilogue) &&
+           call.choice.source == ChoiceSource::kRank && call.outputs.size() == 1 && call.inputs.size() == 2 &&
+           !calls_.constant[static_cast<size_t>(call.inputs[1].root)];
   }
 
   bool are_alike(const KernelCall& a, const KernelCall& b) const {
-    return a.params == b.params && same_form(a.inputs, b.inputs) && same_form(a.outputs, b.outputs) &&
-           context_.programs[static_cast<size_t>(a.region)] ==
-               context_.programs[static_cast<size_t>(b.region)];
+    return row_call(a)->params == row_call(b)->params && same_form(a.inputs, b.inputs) &&
+           same_form(a.outputs, b.outputs) && calls_.program_of(a) == calls_.program_of(b);
   }
 
   std::vector<std::vector<size_t>> deal(const std::vector<size_t>& alike) const {
@@ -105,19 +105,15 @@ class ProductGrouper {
 
   KernelCall group_of(const std::vector<size_t>& indices) const {
     KernelCall group;
-    group.kernel = kProductGroup;
+    std::vector<KernelCall>& members = group.what.emplace<GroupedProducts>().members;
     for (const size_t index : indices) {
-      const KernelCall& call = calls_.calls[index];
-      group.members.push_back(call);
-      add_once(call.inputs, group.inputs);
-      add_once(call.outputs, group.outputs);
+      members.push_back(calls_.calls[index]);
+      add_member(members.back(), group);
     }
-    const KernelCall& first = group.members.front();
+    const KernelCall& first = members.front();
     const std::vector<KernelVariant> variants =
         grouped_variants(call_problem(first, context_), static_cast<int>(indices.size()));
-    group.variant = variants[0].name;
-    for (KernelCall& member : group.members) member.variant = group.variant;
-    group.origin = first.origin + " … " + group.members.back().origin;
+    for (KernelCall& member : members) row_call(member)->way = variants[0].name;
     const double one = first.choice.candidates[first.choice.chosen].microseconds;
     group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
                    format_fixed(variants[0].microseconds, 1) + " us, one " + format_fixed(one, 1) + " us";
@@ -138,7 +134,8 @@ void group_products(CallGraph& calls, const Target& target, const SelectOptions&
 }
 
 bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs) {
-  return member.outputs.size() > programs[static_cast<size_t>(member.region)].outputs.size();
+  const auto program = static_cast<size_t>(row_call(member)->programs[0].index);
+  return member.outputs.size() > programs[program].outputs.size();
 }
 
 CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
@@ -147,9 +144,9 @@ CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
   return call_problem(product, context);
 }
 
-bool arguments_fit(const KernelCall& group, size_t more) {
-  return (group.inputs.size() + group.outputs.size() + more) * kPointerBytes +
-             group.members.size() * 2 * kMapBytes + kSizeBytes <=
+bool arguments_fit(const KernelCall& group, size_t products, size_t more) {
+  return (group.inputs.size() + group.outputs.size() + more) * kPointerBytes + products * 2 * kMapBytes +
+             kSizeBytes <=
          kArgumentBytes;
 }
 

@@ -13,7 +13,6 @@ namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kGroupProducts[] = "group_products";
-inline constexpr char kProductGroup[] = "matmul_group";  // KernelCall::kernel of the joined calls
 
 void group_products(CallGraph& calls, const Target& target, const SelectOptions& options);
 
@@ -21,7 +20,8 @@ void group_products(CallGraph& calls, const Target& target, const SelectOptions&
 bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs);
 CudaProblem product_of(const KernelCall& member, const CodeContext& context);
 
-// Whether the arguments of such a call, with so many operands more, are as few as a kernel takes.
-bool arguments_fit(const KernelCall& group, size_t more = 0);
+// Whether the arguments of a call of so many products, with so many operands more, are as few as a kernel
+// takes.
+bool arguments_fit(const KernelCall& group, size_t products, size_t more = 0);
 
 }  // namespace aicf

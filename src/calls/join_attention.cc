@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "calls/call_joiner.h"
 #include "calls/call_windows.h"
+#include "calls/row_names.h"
 #include "kernels/cuda_kernel.h"
 #include "select/cost_model.h"
 #include "select/cuda_problem.h"
@@ -14,8 +15,6 @@ namespace aicf {
 namespace {
 
 constexpr char kMatmulAttentionKernel[] = "matmul_attention";
-constexpr char kProductKernel[] = "matmul_tensor_core";
-constexpr char kAttentionKernel[] = "attention_wgmma";
 
 // What a program does that only adds a bias, if anything, to results that it sees as halves: whether it has
 // one.
@@ -47,7 +46,9 @@ class AttentionJoiner : CallJoiner {
 
   void run() {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      if (calls_[i].kernel != kAttentionKernel || calls_[i].choice.source == ChoiceSource::kRecord) continue;
+      const RowCall* row = own_row(calls_[i]);
+      if (row == nullptr || row->row != kAttention || calls_[i].choice.source == ChoiceSource::kRecord)
+        continue;
       const std::optional<size_t> product = product_of(i);
       if (!product) continue;
       std::optional<KernelCall> joined = join(calls_[*product], calls_[i]);
@@ -60,8 +61,8 @@ class AttentionJoiner : CallJoiner {
 
  private:
   bool is_product(const KernelCall& call) const {
-    return call.kernel == kProductKernel && call.library.call.empty() && call.members.empty() &&
-           call.region >= 0 && call.choice.source == ChoiceSource::kRank && call.outputs.size() == 1 &&
+    return is_row(call, kTensorCoreProduct) && has_program(call, ProgramRole::kEpilogue) &&
+           call.choice.source == ChoiceSource::kRank && call.outputs.size() == 1 &&
            call.inputs[0].sizes.size() == 2 && call.inputs[1].sizes.size() == 2;
   }
 
@@ -89,23 +90,25 @@ class AttentionJoiner : CallJoiner {
     const Window& result = product.outputs[0];
     const std::optional<bool> bias = adds_bias(program_of(product));
     const bool mask = attention.inputs.size() > 3;
-    if (!bias || attention.outputs.size() != 1 || attention.params.size() != 2 ||
-        !(result.offset == Dim(0)) || result.strides != std::vector<Dim>{result.sizes[1], Dim(1)})
+    const RowCall& own = *own_row(attention);
+    if (!bias || attention.outputs.size() != 1 || own.params.size() != 2 || !(result.offset == Dim(0)) ||
+        result.strides != std::vector<Dim>{result.sizes[1], Dim(1)})
       return std::nullopt;
     if (*bias && product.inputs[2].strides != std::vector<Dim>{Dim(0), Dim(1)}) return std::nullopt;
     KernelCall joined;
-    joined.kernel = kMatmulAttentionKernel;
     joined.inputs = product.inputs;
     if (mask) joined.inputs.push_back(attention.inputs[3]);
     joined.outputs = attention.outputs;
-    joined.params = {attention.params[0], Dim(mask ? 1 : 0), Dim(*bias ? 1 : 0)};
-    joined.fparams = attention.fparams;
-    joined.origin = product.origin + " … " + attention.origin;
+    RowCall row{.row = kMatmulAttentionKernel,
+                .params = {own.params[0], Dim(mask ? 1 : 0), Dim(*bias ? 1 : 0)},
+                .fparams = own.fparams};
+    joined.origins = united_origins(product, attention);
     for (size_t i = 0; i < 3; ++i) {
       const std::optional<Dim> column = column_of(attention.inputs[i], result);
       if (!column || attention.inputs[i].sizes != attention.outputs[0].sizes) return std::nullopt;
-      joined.params.push_back(*column);
+      row.params.push_back(*column);
     }
+    joined.what = std::move(row);
     return choose(std::move(joined), product, attention);
   }
 
@@ -114,13 +117,13 @@ class AttentionJoiner : CallJoiner {
     const std::vector<KernelVariant> variants =
         cuda_variants(*find_cuda_kernel(kMatmulAttentionKernel), cuda_problem(joined, target_.arch, ranges_));
     if (variants.empty()) return std::nullopt;
-    joined.variant = variants[0].name;
+    row_call(joined)->way = variants[0].name;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
-                         estimate_microseconds(attention, attention.kernel, target_, ranges_);
+                         estimate_microseconds(attention, kAttention, target_, ranges_);
     const double together = variants[0].microseconds;
     joined.choice.key = product.choice.key;
-    joined.choice.candidates.push_back({kMatmulAttentionKernel, joined.variant, together});
+    joined.choice.candidates.push_back({kMatmulAttentionKernel, variants[0].name, together});
     const auto recorded = recorded_join(product.choice.key, kMatmulAttentionKernel, options_);
     if (recorded &&
         (*recorded == kMatmulAttentionKernel || *recorded == to_string(joined.choice.candidates[0])))

@@ -1,13 +1,14 @@
 #include "calls/join_gathers.h"
 
 #include "calls/join_into_region.h"
+#include "calls/row_names.h"
 
 namespace aicf {
 namespace {
 
 // Of whole rows.
 bool is_gather(const KernelCall& call) {
-  return call.kernel == "gather" && call.params[0] == Dim(0) && call.inputs[0].sizes.size() >= 2 &&
+  return is_row(call, kGather) && row_call(call)->params[0] == Dim(0) && call.inputs[0].sizes.size() >= 2 &&
          !call.inputs[1].sizes.empty() && call.outputs[0].dtype != DType::boolean;
 }
 
@@ -16,7 +17,7 @@ bool is_gather(const KernelCall& call) {
 void join_gathers(CallGraph& calls, const Target& /*target*/, const SelectOptions& /*options*/) {
   const auto takes_rows = [&](const KernelCall& region, const KernelCall& gather) {
     if (!is_region_that_reads(region, gather.outputs[0]) ||
-        region.schedule.inner_rank + 1 != static_cast<int>(gather.inputs[0].sizes.size()))
+        row_call(region)->schedule->inner_rank + 1 != static_cast<int>(gather.inputs[0].sizes.size()))
       return false;
     const TileProgram& program = calls.program_of(region);
     return program.stages.size() > 1 && !sums_rows(program);

@@ -6,6 +6,7 @@
 #include "calls/bundle_calls.h"
 #include "calls/call_windows.h"
 #include "calls/legality.h"
+#include "calls/row_names.h"
 #include "kernels/made_input.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
@@ -45,8 +46,7 @@ class InputJoiner {
 
  private:
   static bool may_take(const KernelCall& call) {
-    return call.library.call.empty() && call.members.empty() && !call.inputs.empty() &&
-           (call.kernel == "matmul_tensor_core" || call.kernel == "attention_wgmma");
+    return !call.inputs.empty() && (is_row(call, kTensorCoreProduct) || is_row(call, kAttention));
   }
 
   // The call that makes the first input for the taker alone, if it may run as late and inside it.
@@ -66,11 +66,11 @@ class InputJoiner {
   }
 
   bool takes_region(const KernelCall& region, const KernelCall& product) const {
-    if (region.kernel != "tile" || product.kernel != "matmul_tensor_core" || region.region < 0 ||
-        product.region < 0 || region.outputs.size() != 1 ||
-        largest_work(region, region.kernel, context_.ranges).bytes > kMostBytes ||
+    if (!is_region(region) || !is_row(product, kTensorCoreProduct) ||
+        !has_program(product, ProgramRole::kEpilogue) || region.outputs.size() != 1 ||
+        largest_work(region, kRegionRow, context_.ranges).bytes > kMostBytes ||
         region.outputs[0].dtype != product.inputs[0].dtype ||
-        !takes_made_input(call_problem(product, context_), product.variant))
+        !takes_made_input(call_problem(product, context_), row_call(product)->way))
       return false;
     const CudaCode code = call_code(region, context_, true);
     return joins_bundle(code) && code.launches[0].block <= kMadeThreads &&
@@ -79,7 +79,7 @@ class InputJoiner {
 
   // The row that is appended lies in the memory that attention reads.
   bool takes_append(const KernelCall& append, const KernelCall& attention) const {
-    return append.kernel == "rope_append" && attention.kernel == "attention_wgmma" &&
+    return is_row(append, kRopeAppend) && is_row(attention, kAttention) &&
            append.outputs[0] == attention.inputs[0] && append.outputs[1] == attention.inputs[1] &&
            append.outputs[2] == attention.inputs[2] &&
            takes_rope(call_problem(attention, context_), call_problem(append, context_));
@@ -87,18 +87,15 @@ class InputJoiner {
 
   static KernelCall joined(const KernelCall& maker, const KernelCall& taker) {
     KernelCall call;
-    call.kernel = maker.kernel == "tile" ? kRegionProduct : kRopeAttention;
-    call.variant = taker.variant;
     call.inputs = taker.inputs;
     for (const Window& w : maker.inputs)
       if (std::find(call.inputs.begin(), call.inputs.end(), w) == call.inputs.end()) call.inputs.push_back(w);
     call.outputs = taker.outputs;
     call.outputs.insert(call.outputs.end(), maker.outputs.begin(), maker.outputs.end());
-    call.origin = maker.origin + " … " + taker.origin;
+    call.origins = united_origins(maker, taker);
     call.reason = "makes its first input itself; " + taker.reason;
     call.choice = taker.choice;
-    call.members = {maker, taker};
-    call.members[1].stage = 1;
+    call.what = JoinedInput{maker, taker};
     return call;
   }
 

@@ -14,8 +14,6 @@ namespace aicf {
 
 // The name that leaves them apart (CompileOptions::skip_passes).
 inline constexpr char kJoinInputs[] = "join_inputs";
-// KernelCall::kernel of the joined calls.
-inline constexpr char kRegionProduct[] = "region_product", kRopeAttention[] = "rope_attention";
 
 void join_inputs(CallGraph& calls, const Target& target, const SelectOptions& options);
 

@@ -24,12 +24,12 @@ KernelCall joined(const KernelCall& call, const KernelCall& region, const Region
   KernelCall both = region;
   const auto at = std::find(both.inputs.begin(), both.inputs.end(), call.outputs[0]);
   const auto number = static_cast<int32_t>(at - both.inputs.begin());
-  both.kernel = join.kernel;
+  row_call(both)->row = join.kernel;
+  row_call(both)->params.push_back(Dim(number));
   *at = call.inputs[join.source];
   both.inputs.push_back(call.inputs[join.indices]);
-  both.params.push_back(Dim(number));
   std::erase(both.elementwise, number);
-  both.origin = call.origin + " … " + region.origin;
+  both.origins = united_origins(call, region);
   both.reason = join.reason + ("; " + region.reason);
   return both;
 }
@@ -51,8 +51,7 @@ void join_into_regions(CallGraph& graph, const RegionJoin& join) {
 
 bool is_region_that_reads(const KernelCall& call, const Window& result) {
   const auto is_of_value = [&](const Window& w) { return w.root == result.root; };
-  return call.kernel == "tile" && call.region >= 0 && call.members.empty() &&
-         std::count_if(call.inputs.begin(), call.inputs.end(), is_of_value) == 1 &&
+  return is_region(call) && std::count_if(call.inputs.begin(), call.inputs.end(), is_of_value) == 1 &&
          std::find(call.inputs.begin(), call.inputs.end(), result) != call.inputs.end();
 }
 

@@ -94,8 +94,8 @@ class PairJoiner : CallJoiner {
   bool are_pair(const Part& a, const Part& b) const {
     const KernelCall &one = calls_[a.call], &other = calls_[b.call];
     const Window &y = a.inputs[1], &z = b.inputs[1];
-    return a.inputs[0] == b.inputs[0] && !(y == z) && one.params == other.params &&
-           one.fparams == other.fparams && y.dtype == z.dtype && y.sizes == z.sizes &&
+    return a.inputs[0] == b.inputs[0] && !(y == z) && row_call(one)->params == row_call(other)->params &&
+           row_call(one)->fparams == row_call(other)->fparams && y.dtype == z.dtype && y.sizes == z.sizes &&
            y.strides == z.strides &&
            one.outputs[a.output].sizes.size() == other.outputs[b.output].sizes.size();
   }
@@ -103,10 +103,7 @@ class PairJoiner : CallJoiner {
   std::optional<Meeting> meeting_at(size_t at) const {
     const KernelCall& call = calls_[at];
     if (is_product(call)) return in_epilogue(at);
-    return call.kernel == "tile" && call.region >= 0 && call.members.empty() &&
-                   has_elements_alone(program_of(call))
-               ? in_region(at)
-               : std::nullopt;
+    return is_region(call) && has_elements_alone(program_of(call)) ? in_region(at) : std::nullopt;
   }
 
   // The epilogue of one product reads the other's results.
@@ -204,9 +201,8 @@ class PairJoiner : CallJoiner {
 
   std::optional<KernelCall> join(const Meeting& m) {
     KernelCall joined;
-    joined.kernel = kPairKernel;
-    joined.params = calls_[m.second.call].params;
-    joined.fparams = calls_[m.second.call].fparams;
+    const RowCall& product = *row_call(calls_[m.second.call]);
+    joined.what = RowCall{.row = kPairKernel, .params = product.params, .fparams = product.fparams};
     joined.inputs = {m.first.inputs[0], m.first.inputs[1], m.second.inputs[1]};
     const auto add_inputs = [&](const Part& part) {
       joined.inputs.insert(joined.inputs.end(), part.inputs.begin() + kMatrices, part.inputs.end());
@@ -257,20 +253,21 @@ class PairJoiner : CallJoiner {
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kPairKernel), problem);
     if (variants.empty()) return std::nullopt;
     const std::vector<size_t> gone = calls_before(m);
-    joined.origin = calls_[gone[0]].origin + " … " + calls_[m.call].origin;
+    joined.origins = united_origins(calls_[gone[0]], calls_[m.call]);
     joined.choice.key = calls_[m.second.call].choice.key;
     double apart = microseconds(calls_[m.call]);
     for (const size_t call : gone) apart += target_.facts().edge_microseconds + microseconds(calls_[call]);
     if (!take_variant(joined, variants, apart, "two products that meet", options_)) return std::nullopt;
     check_tile_program(program);
-    joined.region = static_cast<int>(programs_.size());
+    row_call(joined)->programs = {
+        {ProgramRole::kEpilogue, static_cast<int>(programs_.size()), kMatrices + 1}};
     programs_.push_back(program);
     return joined;
   }
 
   double microseconds(const KernelCall& call) const {
     return is_product(call) ? call.choice.candidates[call.choice.chosen].microseconds
-                            : estimate_microseconds(call, call.kernel, target_, ranges_);
+                            : estimate_microseconds(call, kRegionRow, target_, ranges_);
   }
 };
 

@@ -36,8 +36,7 @@ class RowJoiner : CallJoiner {
 
  private:
   bool reduces_rows(const KernelCall& call) const {
-    return call.kernel == "tile" && call.region >= 0 && call.schedule.inner_rank == 1 &&
-           program_of(call).stages.size() > 1;
+    return is_region(call) && row_call(call)->schedule->inner_rank == 1 && program_of(call).stages.size() > 1;
   }
 
   // The first region that reads the product's results by rows, if it may run where the product does.
@@ -70,7 +69,7 @@ class RowJoiner : CallJoiner {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (i != number && meets(product.outputs, inputs[i].root)) return std::nullopt;
     KernelCall joined;
-    joined.kernel = kRowsKernel;
+    joined.what = RowCall{.row = kRowsKernel};
     joined.inputs = product.inputs;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (i != number) joined.inputs.push_back(inputs[i]);
@@ -97,14 +96,15 @@ class RowJoiner : CallJoiner {
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kRowsKernel), problem);
     if (variants.empty()) return std::nullopt;
-    joined.origin = product.origin + " … " + rows.origin;
+    joined.origins = united_origins(product, rows);
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
-                         estimate_microseconds(rows, rows.kernel, target_, ranges_);
+                         estimate_microseconds(rows, kRegionRow, target_, ranges_);
     joined.choice.key = product.choice.key;
     if (!take_variant(joined, variants, apart, "a product and its rows", options_)) return std::nullopt;
     check_tile_program(program);
-    joined.region = static_cast<int>(programs_.size());
+    row_call(joined)->programs = row_call(product)->programs;
+    row_call(joined)->programs[0].index = static_cast<int>(programs_.size());
     programs_.push_back(std::move(program));
     return joined;
   }

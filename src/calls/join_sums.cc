@@ -7,6 +7,7 @@
 #include "calls/call_windows.h"
 #include "calls/group_products.h"
 #include "calls/legality.h"
+#include "calls/row_names.h"
 #include "kernels/product_group.h"
 
 namespace aicf {
@@ -24,7 +25,8 @@ Window turned(Window w) {
 class SumJoiner {
  public:
   SumJoiner(CallGraph& calls, const Target& target)
-      : calls_(calls.calls),
+      : all_(calls),
+        calls_(calls.calls),
         programs_(calls.programs),
         context_(context_of(calls, target)),
         legality_(calls) {}
@@ -36,14 +38,12 @@ class SumJoiner {
   }
 
  private:
-  const TileProgram& program_of(const KernelCall& call) const {
-    return programs_[static_cast<size_t>(call.region)];
-  }
+  const TileProgram& program_of(const KernelCall& call) const { return all_.program_of(call); }
 
   // One sum of each row of its only operand, of two axes.
   bool adds_columns(const KernelCall& call) const {
-    if (call.kernel != "tile" || call.region < 0 || call.schedule.inner_rank != 1 || !call.members.empty() ||
-        call.inputs.size() != 1 || call.outputs.size() != 1 || call.inputs[0].sizes.size() != 2)
+    if (!is_region(call) || row_call(call)->schedule->inner_rank != 1 || call.inputs.size() != 1 ||
+        call.outputs.size() != 1 || call.inputs[0].sizes.size() != 2)
       return false;
     const auto& stages = program_of(call).stages;
     const auto is = [](const TileInstr& instr, TileOp op) {
@@ -62,12 +62,12 @@ class SumJoiner {
     const auto rows = call.inputs[0].sizes[1].constant();
     if (!rows || *rows < kLeastRows || out.strides[0] != Dim(1)) return false;
     for (const size_t i : legality_.readers(call.inputs[0].root)) {
-      const KernelCall& group = calls_[i];
-      if (group.kernel != kProductGroup) continue;
-      for (size_t m = 0; m < group.members.size(); ++m)
-        if (group.members[m].inputs[0] == call.inputs[0] && !has_sums(group.members[m], programs_) &&
-            legality_.may_move(sums, i) && takes_sums(group, out.dtype)) {
-          legality_.replace(i, with_sums(group, m, call));
+      const auto* group = std::get_if<GroupedProducts>(&calls_[i].what);
+      if (group == nullptr) continue;
+      for (size_t m = 0; m < group->members.size(); ++m)
+        if (group->members[m].inputs[0] == call.inputs[0] && !has_sums(group->members[m], programs_) &&
+            legality_.may_move(sums, i) && takes_sums(calls_[i], *group, out.dtype)) {
+          legality_.replace(i, with_sums(calls_[i], m, call));
           return true;
         }
     }
@@ -77,20 +77,21 @@ class SumJoiner {
     Window own = sums.outputs[0];
     own.sizes.resize(1);
     own.strides.resize(1);
-    group.members[member].outputs.push_back(own);
+    std::get<GroupedProducts>(group.what).members[member].outputs.push_back(own);
     group.outputs.push_back(own);
-    group.reason += ", with the sums of " + sums.origin;
+    group.origins = united_origins(group, sums);
+    group.reason += ", with the sums of " + origin_text(sums);
     return group;
   }
   // All sums of a group are of one type.
-  bool takes_sums(const KernelCall& group, DType type) const {
-    if (!arguments_fit(group, 1)) return false;
+  bool takes_sums(const KernelCall& call, const GroupedProducts& group, DType type) const {
+    if (!arguments_fit(call, group.members.size(), 1)) return false;
     for (const KernelCall& member : group.members)
       if (has_sums(member, programs_) && member.outputs.back().dtype != type) return false;
     const std::vector<KernelVariant> variants = grouped_variants(
         product_of(group.members[0], context_), static_cast<int>(group.members.size()), type);
     return std::any_of(variants.begin(), variants.end(),
-                       [&](const KernelVariant& v) { return v.name == group.variant; });
+                       [&](const KernelVariant& v) { return v.name == row_call(group.members[0])->way; });
   }
 
   // Into the product that stores what the sums are of. Its launches add up one sum.
@@ -111,8 +112,8 @@ class SumJoiner {
   }
 
   std::optional<KernelCall> join(const KernelCall& product, const KernelCall& sums) {
-    if (product.kernel != "matmul_tensor_core" || !product.library.call.empty() || !product.members.empty() ||
-        product.region < 0 || program_of(product).stages.size() != 1 || sums_rows(program_of(product)))
+    if (!is_row(product, kTensorCoreProduct) || !has_program(product, ProgramRole::kEpilogue) ||
+        program_of(product).stages.size() != 1 || sums_rows(program_of(product)))
       return std::nullopt;
     const auto at = std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0]));
     if (at == product.outputs.end() || meets(product.inputs, sums.outputs[0].root) ||
@@ -121,22 +122,23 @@ class SumJoiner {
       return std::nullopt;
     KernelCall joined = product;
     joined.outputs.push_back(turned(sums.outputs[0]));
-    joined.origin += " … " + sums.origin;
+    joined.origins = united_origins(product, sums);
     joined.reason += ", with the sums of its columns";
     TileProgram program = program_with_sums(
         program_of(product), static_cast<size_t>(at - product.outputs.begin()), sums.outputs[0].dtype);
     CudaProblem problem = call_problem(joined, context_);
     problem.program = &program;
-    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(joined.kernel), problem);
+    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kTensorCoreProduct), problem);
     if (std::none_of(variants.begin(), variants.end(),
-                     [&](const KernelVariant& v) { return v.name == joined.variant; }))
+                     [&](const KernelVariant& v) { return v.name == row_call(joined)->way; }))
       return std::nullopt;
     check_tile_program(program);
-    joined.region = static_cast<int>(programs_.size());
+    row_call(joined)->programs[0].index = static_cast<int>(programs_.size());
     programs_.push_back(std::move(program));
     return joined;
   }
 
+  const CallGraph& all_;
   const std::vector<KernelCall>& calls_;
   std::vector<TileProgram>& programs_;
   const CodeContext context_;

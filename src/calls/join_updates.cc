@@ -11,6 +11,7 @@
 #include "calls/joined_program.h"
 #include "calls/legality.h"
 #include "calls/live_bytes.h"
+#include "calls/row_names.h"
 #include "kernels/product_group.h"
 #include "select/cost_model.h"
 
@@ -62,14 +63,13 @@ class UpdateJoiner {
 
   // The members of a group; or a product by itself whose K is in one piece, as it is in a group.
   std::vector<KernelCall> products_of(const KernelCall& call) const {
-    if (call.kernel == kProductGroup) return call.members;
-    if (call.kernel != "matmul_tensor_core" || !call.library.call.empty() || !call.members.empty() ||
-        call.choice.source != ChoiceSource::kRank || call.region < 0 || call.inputs.size() != 2 ||
-        call.outputs.size() != 1)
+    if (const auto* group = std::get_if<GroupedProducts>(&call.what)) return group->members;
+    if (!is_row(call, kTensorCoreProduct) || !has_program(call, ProgramRole::kEpilogue) ||
+        call.choice.source != ChoiceSource::kRank || call.inputs.size() != 2 || call.outputs.size() != 1)
       return {};
     const std::vector<KernelVariant> variants = grouped_variants(call_problem(call, context()), 1);
     const bool whole = std::any_of(variants.begin(), variants.end(),
-                                   [&](const KernelVariant& v) { return v.name == call.variant; });
+                                   [&](const KernelVariant& v) { return v.name == row_call(call)->way; });
     return whole ? std::vector<KernelCall>{call} : std::vector<KernelCall>{};
   }
 
@@ -81,9 +81,7 @@ class UpdateJoiner {
   }
 
   bool is_update(const KernelCall& call, const Window& gradient) const {
-    if (call.kernel != "tile" || call.region < 0 || !call.members.empty() ||
-        !has_elements_alone(program_of(call)))
-      return false;
+    if (!is_region(call) || !has_elements_alone(program_of(call))) return false;
     if (std::count_if(call.inputs.begin(), call.inputs.end(),
                       [&](const Window& w) { return w.root == gradient.root; }) != 1 ||
         std::find(call.inputs.begin(), call.inputs.end(), gradient) == call.inputs.end())
@@ -131,20 +129,18 @@ class UpdateJoiner {
     std::optional<TileProgram> program = program_with(program_of(products[0]), program_of(first), middle);
     if (!program) return std::nullopt;
     KernelCall joined;
-    joined.kernel = kProductGroup;
+    std::vector<KernelCall>& members = joined.what.emplace<GroupedProducts>().members;
     for (size_t i = 0; i < products.size(); ++i) {
       const KernelCall& update = calls_[places.updates[i]];
       if (!is_like(update, first) || !(update.inputs[middle] == products[i].outputs[0]) ||
           meet(products[i].inputs, update.outputs))
         return std::nullopt;
-      KernelCall member = joined_member(products[i], update, middle);
-      add_once(member.inputs, joined.inputs);
-      add_once(member.outputs, joined.outputs);
-      joined.members.push_back(std::move(member));
+      members.push_back(joined_member(products[i], update, middle));
+      add_member(members.back(), joined);
     }
-    if (!arguments_fit(joined) || !updates_are_apart(joined.members)) return std::nullopt;
+    if (!arguments_fit(joined, members.size()) || !updates_are_apart(members)) return std::nullopt;
     programs_.push_back(std::move(*program));
-    if (choose(joined, places, products)) return joined;
+    if (choose(joined, members, places, products)) return joined;
     programs_.pop_back();
     return std::nullopt;
   }
@@ -160,8 +156,8 @@ class UpdateJoiner {
     for (size_t i = 0; i < update.inputs.size(); ++i)
       if (i != middle) member.inputs.push_back(update.inputs[i]);
     member.outputs = update.outputs;
-    member.region = static_cast<int>(programs_.size());
-    member.origin += " … " + update.origin;
+    row_call(member)->programs[0].index = static_cast<int>(programs_.size());
+    member.origins = united_origins(product, update);
     return member;
   }
 
@@ -180,22 +176,19 @@ class UpdateJoiner {
   }
 
   // The variant, if it hides the updates behind the products.
-  bool choose(KernelCall& joined, const Places& places, const std::vector<KernelCall>& products) const {
+  bool choose(KernelCall& joined, std::vector<KernelCall>& members, const Places& places,
+              const std::vector<KernelCall>& products) const {
     const KernelCall& product = calls_[places.product];
     const auto count = static_cast<int>(products.size());
-    const std::vector<KernelVariant> variants =
-        grouped_variants(call_problem(joined.members[0], context()), count);
+    const std::vector<KernelVariant> variants = grouped_variants(call_problem(members[0], context()), count);
     if (variants.empty()) return false;
-    const double alone = product.members.empty()
+    const double alone = row_call(product) != nullptr
                              ? product.choice.candidates[product.choice.chosen].microseconds
                              : grouped_variants(call_problem(products[0], context()), count)[0].microseconds;
     double apart = 0;
     for (const size_t update : places.updates)
-      apart += estimate_microseconds(calls_[update], calls_[update].kernel, target_, ranges_);
-    joined.variant = variants[0].name;
-    for (KernelCall& member : joined.members) member.variant = joined.variant;
-    joined.origin = joined.members.front().origin;
-    if (count > 1) joined.origin += " … " + joined.members.back().origin;
+      apart += estimate_microseconds(calls_[update], kRegionRow, target_, ranges_);
+    for (KernelCall& member : members) row_call(member)->way = variants[0].name;
     joined.reason = std::to_string(count) + " products and their updates in one launch, estimated " +
                     format_fixed(variants[0].microseconds, 1) + " us, apart " +
                     format_fixed(alone + apart, 1) + " us";

@@ -10,7 +10,7 @@
 namespace aicf {
 
 // The cheapest variant, if it is cheaper than the calls apart, or the one that a record of the product's key
-// or the caller wants: sets the call's variant, choice and reason. `what`: "a product and its rows".
+// or the caller wants: sets the call's way, choice and reason. `what`: "a product and its rows".
 bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants, double apart,
                   const char* what, const SelectOptions& options);
 

@@ -8,8 +8,6 @@
 namespace aicf {
 namespace {
 
-bool is_removed(const KernelCall& call) { return call.kernel.empty(); }
-
 // Inserts a place once.
 void insert_place(std::vector<size_t>& places, size_t at) {
   const auto where = std::lower_bound(places.begin(), places.end(), at);

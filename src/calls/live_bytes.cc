@@ -35,7 +35,7 @@ int64_t peak_live_bytes(const std::vector<KernelCall>& order, const CallGraph& c
     }
   };
   for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i].kernel.empty()) continue;
+    if (is_removed(order[i])) continue;
     note(order[i].inputs, i);
     note(order[i].outputs, i);
   }

@@ -1,5 +1,5 @@
-// How much memory the values between calls take. Takes calls in their order, of which those without a kernel
-// stand for none, and the calls of the graph that say what the values are; sizes are those of the upper
+// How much memory the values between calls take. Takes calls in their order, of which removed
+// ones stand for none, and the calls of the graph that say what the values are; sizes are those of the upper
 // bounds. An arena is at least as large.
 #pragma once
 

@@ -37,7 +37,8 @@ Window by_panels(const Window& y) {
 
 // The product of a call: of one that makes its x, the second member.
 const KernelCall& product_of(const KernelCall& call) {
-  return call.kernel == kRegionProduct ? call.members[1] : call;
+  const auto* joined = std::get_if<JoinedInput>(&call.what);
+  return joined != nullptr ? *joined->taker : call;
 }
 
 // Who reads the weights of all graphs, by the weights' names.
@@ -116,14 +117,15 @@ class GraphPanels {
     for (KernelCall& call : calls_)
       for (size_t i = 1; is_matrix(call, i); ++i) {
         if (!names.contains(name_of(call.inputs[i].root))) continue;
-        call.inputs[i] = stored(call.inputs[i], call.origin);
-        if (call.kernel == kRegionProduct) call.members[1].inputs[i] = call.inputs[i];
+        call.inputs[i] = stored(call.inputs[i], call.origins);
+        if (auto* joined = std::get_if<JoinedInput>(&call.what)) joined->taker->inputs[i] = call.inputs[i];
       }
   }
 
  private:
   static bool is_matrix(const KernelCall& call, size_t input) {
-    const int matrices = facts_of(product_of(call).kernel).panel_matrices;
+    const RowCall* row = own_row(product_of(call));
+    const int matrices = row == nullptr ? 0 : facts_of(row->row).panel_matrices;
     return input > 0 && input < call.inputs.size() && input <= static_cast<size_t>(matrices);
   }
   bool is_extra(ValueId root) const { return root >= all_.graph.value_count(); }
@@ -136,8 +138,9 @@ class GraphPanels {
 
   // A product that can read panels as it is: in the same tiles, which only the copy engine loads.
   bool takes_panels(const KernelCall& call) const {
-    if (facts_of(call.kernel).panel_matrices == 0 || !call.members.empty() || !call.library.call.empty() ||
-        !call.variant.starts_with("wgmma") || call.outputs[0].sizes.size() != 2)
+    const RowCall* row = row_call(call);
+    if (row == nullptr || facts_of(row->row).panel_matrices == 0 || !row->way.starts_with("wgmma") ||
+        call.outputs[0].sizes.size() != 2)
       return false;
     KernelCall turned = call;
     for (size_t i = 1; is_matrix(call, i); ++i) {
@@ -146,9 +149,9 @@ class GraphPanels {
     }
     CudaProblem problem = cuda_problem(turned, target_.arch, all_.ranges);
     problem.program = &all_.program_of(call);
-    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(call.kernel), problem);
+    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row->row), problem);
     return std::any_of(variants.begin(), variants.end(),
-                       [&](const KernelVariant& v) { return v.name == call.variant; });
+                       [&](const KernelVariant& v) { return v.name == row->way; });
   }
 
   int64_t elements_of(ValueId root) const {
@@ -187,9 +190,9 @@ class GraphPanels {
     return parts;
   }
   bool is_copy(const KernelCall& call) const {
-    return call.kernel == "tile" && call.inputs.size() == 1 && call.outputs.size() == 1 && call.region >= 0 &&
-           static_cast<size_t>(call.region) < all_.regions.size() &&
-           all_.regions[static_cast<size_t>(call.region)].body.nodes().empty();
+    if (!is_region(call) || call.inputs.size() != 1 || call.outputs.size() != 1) return false;
+    const auto region = static_cast<size_t>(row_call(call)->programs[0].index);
+    return region < all_.regions.size() && all_.regions[region].body.nodes().empty();
   }
   // A step of init that copies some columns of y, as a copy to panels.
   std::optional<Part> columns_of(size_t at, const Window& y) const {
@@ -216,7 +219,7 @@ class GraphPanels {
   }
 
   // The window of this matrix in panels, which steps of init fill.
-  Window stored(const Window& y, const std::string& origin) {
+  Window stored(const Window& y, const std::vector<std::string>& origins) {
     const auto known =
         std::find_if(panels_.begin(), panels_.end(), [&](const auto& p) { return p.first == y; });
     if (known != panels_.end()) return known->second;
@@ -225,7 +228,7 @@ class GraphPanels {
       const std::vector<Part> parts = *parts_of(y);
       for (const Part& part : parts) {
         KernelCall& call = all_.init_calls[part.call];
-        call = copy_call(part.from, part.to, call.origin);
+        call = copy_call(part.from, part.to, call.origins);
       }
       extra(y.root).type = {y.dtype, panels.sizes};
     } else {
@@ -233,26 +236,24 @@ class GraphPanels {
       all_.extra.push_back(
           {ExtraValue::Kind::kPacked, {y.dtype, panels.sizes}, "panels of " + name_of(y.root)});
       all_.constant.push_back(true);
-      all_.init_calls.push_back(copy_call(by_panels(y), panels, origin));
+      all_.init_calls.push_back(copy_call(by_panels(y), panels, origins));
     }
     panels_.emplace_back(y, panels);
     return panels;
   }
 
-  KernelCall copy_call(const Window& from, const Window& to, const std::string& origin) const {
+  KernelCall copy_call(const Window& from, const Window& to, const std::vector<std::string>& origins) const {
     Region region;
     region.full_shape = to.sizes;
     region.body.add_output(region.body.add_input("x", {from.dtype, to.sizes}), "y");
+    const Schedule schedule{static_cast<int>(to.sizes.size()), {0, 1, 2}};
     KernelCall call;
-    call.kernel = "tile";
     call.inputs = {from};
     call.outputs = {to};
-    call.schedule = {static_cast<int>(to.sizes.size()), {0, 1, 2}};
-    call.params = {Dim(call.schedule.inner_rank)};
-    call.region = static_cast<int>(all_.programs.size());
-    call.origin = origin;
+    call.origins = origins;
     call.reason = "weights in panels at load";
-    all_.programs.push_back(generate_tile_program(region, call.schedule));
+    call.what = region_row(schedule, static_cast<int>(all_.programs.size()));
+    all_.programs.push_back(generate_tile_program(region, schedule));
     check_tile_program(all_.programs.back());
     return call;
   }

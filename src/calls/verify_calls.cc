@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "calls/call_code.h"
 #include "calls/call_windows.h"
+#include "calls/group_products.h"
 #include "ir/op.h"
 #include "kernels/cuda_kernel.h"
+#include "kernels/product_group.h"
 
 namespace aicf {
 namespace {
@@ -42,7 +44,8 @@ class CallVerifier {
   void require(bool condition, const char* what, const KernelCall* call = nullptr,
                ValueId root = kNoValue) const {
     if (condition) return;
-    const std::string where = call == nullptr ? "" : ", " + call->kernel + " (" + call->origin + ")";
+    const std::string where =
+        call == nullptr ? "" : ", " + named(*call).kernel + " (" + origin_text(*call) + ")";
     const std::string value = root == kNoValue ? "" : ": %" + std::to_string(root);
     AICF_CHECK(condition, "calls do not hold together after " + after_ + ": " + graph_.name() + where + ": " +
                               what + value);
@@ -91,12 +94,43 @@ class CallVerifier {
     for (const int32_t number : call.elementwise)
       require(number >= 0 && static_cast<size_t>(number) < call.inputs.size(), "elementwise names no input",
               &call);
-    for (const int body : call.bodies)
+    std::visit([&](const auto& what) { check_what(what, call); }, call.what);
+  }
+
+  void check_what(std::monostate, const KernelCall& call) const { require(false, "nothing runs", &call); }
+  void check_what(const RowCall& row, const KernelCall& call) const {
+    const bool has_region = has_program(call, ProgramRole::kRegion);
+    require(has_region == row.schedule.has_value(), "a schedule is a region's", &call);
+    for (const ProgramUse& use : row.programs) check_program(use, row, call);
+  }
+  void check_what(const LibraryRun& library, const KernelCall& call) const {
+    require(!library.text.empty(), "a library's call says nothing", &call);
+    check_what(library.fallback, call);
+  }
+  void check_what(const Bundle&, const KernelCall& call) const { check_members(call); }
+  void check_what(const GroupedProducts& group, const KernelCall& call) const {
+    check_members(call);
+    const RowCall* first = row_call(group.members[0]);
+    for (const KernelCall& member : group.members) {
+      const RowCall* row = row_call(member);
+      require(row != nullptr && row->row == first->row && row->way == first->way,
+              "its members run in several ways", &call);
+    }
+  }
+  void check_what(const JoinedInput& joined, const KernelCall& call) const {
+    const KernelCall &maker = *joined.maker, &taker = *joined.taker;
+    check_members(call);
+    require(row_call(maker) != nullptr && row_call(taker) != nullptr, "a part of it is no row", &call);
+    require(!taker.inputs.empty() && meets(maker.outputs, taker.inputs[0].root),
+            "its taker does not read what its maker writes", &call);
+  }
+  void check_what(const ControlRun& control, const KernelCall& call) const {
+    require(!control.bodies.empty(), "it has no body", &call);
+    for (const int body : control.bodies)
       require(body >= 0 && static_cast<size_t>(body) < calls_.bodies.size(), "it names no body", &call);
-    if (call.members.empty())
-      check_program(call);
-    else
-      check_members(call);
+  }
+  void check_what(const CustomRun& custom, const KernelCall& call) const {
+    require(!custom.op.empty(), "an op of the user's has no name", &call);
   }
 
   void check_window(const Window& w, const KernelCall& call) const {
@@ -140,38 +174,54 @@ class CallVerifier {
     return first >= 0 && (last + 1) * dtype_bytes(w.dtype) <= bytes;
   }
 
-  // Operands of a region are those of its call. Of an epilogue, the first are a product's sums, of which
-  // there is one for every operand but x, and the others the call's last; further results may stand behind
-  // its own.
-  void check_program(const KernelCall& call) const {
-    if (call.region < 0) return;
-    require(static_cast<size_t>(call.region) < calls_.programs.size(), "there is no such program", &call);
-    const TileProgram& program = calls_.program_of(call);
-    require(program.outputs.size() <= call.outputs.size(), "the program has more results than the call",
-            &call);
+  // How many products' sums a row hands to an epilogue; 0: its program is a region.
+  static size_t sums_of(WorkForm work) {
+    if (work == WorkForm::kPair) return 2;
+    return work == WorkForm::kProduct || work == WorkForm::kConv ? 1 : 0;
+  }
+
+  // The operands of a region are those of its call, behind which joins may put what they read in place of
+  // one. An epilogue reads all from its first one on; further results may stand behind its own.
+  void check_program(const ProgramUse& use, const RowCall& row, const KernelCall& call) const {
+    require(use.index >= 0 && static_cast<size_t>(use.index) < calls_.programs.size(),
+            "there is no such program", &call);
+    const TileProgram& program = calls_.programs[static_cast<size_t>(use.index)];
+    const WorkForm work = facts_of(row.row).work;
+    const size_t sums = sums_of(work), first = static_cast<size_t>(use.first_operand);
+    const bool is_region = use.role == ProgramRole::kRegion;
+    require(is_region == (sums == 0), "its program plays another role in its row", &call);
+    require(use.first_operand >= (is_region ? 0 : static_cast<int>(sums) + 1) &&
+                first <= call.inputs.size() && program.inputs.size() >= sums,
+            "the program's operands begin elsewhere", &call);
+    const size_t own = program.inputs.size() - sums, given = call.inputs.size() - first;
+    const bool is_joined = is_region && work != WorkForm::kRegion;
+    require(is_joined ? own < given : own == given, "the program has other operands than the call", &call);
+    for (size_t i = 0; i < own; ++i)
+      require(program.inputs[sums + i] == call.inputs[first + i].dtype,
+              "an operand of the program is of another dtype", &call);
+    require(is_region ? program.outputs.size() == call.outputs.size()
+                      : program.outputs.size() <= call.outputs.size(),
+            "the program has other results than the call", &call);
     for (size_t i = 0; i < program.outputs.size(); ++i)
       require(program.outputs[i] == call.outputs[i].dtype, "a result of the program is of another dtype",
               &call);
-    if (call.kernel == "tile") {
-      require(program.inputs.size() == call.inputs.size() && program.outputs.size() == call.outputs.size(),
-              "the program has other operands than the call", &call);
-      for (size_t i = 0; i < program.inputs.size(); ++i)
-        require(program.inputs[i] == call.inputs[i].dtype, "an operand of the program is of another dtype",
-                &call);
-    }
   }
 
   void check_members(const KernelCall& call) const {
+    const std::vector<StagedCall> members = members_of(call);
+    require(!members.empty(), "it has no members", &call);
     const auto has = [](const std::vector<Window>& list, const Window& w) {
       return std::find(list.begin(), list.end(), w) != list.end();
     };
     std::vector<Window> inputs, outputs;
-    int stage = 0;
-    for (const KernelCall& member : call.members) {
+    int last = 0;
+    for (const auto& [one, stage] : members) {
+      const KernelCall& member = *one;
       check_call(member);
-      require(member.stage == stage || (&member != &call.members[0] && member.stage == stage + 1),
+      require(members_of(member).empty(), "its member has members", &call);
+      require(stage == last || (one != members[0].call && stage == last + 1),
               "stages of members do not ascend from 0", &member);
-      stage = member.stage;
+      last = stage;
       for (const Window& w : member.inputs)
         require(has(call.inputs, w), "its member reads what it does not", &call);
       for (const Window& w : member.outputs)
@@ -185,15 +235,16 @@ class CallVerifier {
 
   // Members of one stage run side by side: what one of them writes, another does not read.
   void run_in_order(const KernelCall& call, bool init) {
-    if (call.members.empty()) {
+    const std::vector<StagedCall> members = members_of(call);
+    if (members.empty()) {
       read(call);
       write(call, init);
       return;
     }
-    for (size_t begin = 0, end = 0; begin < call.members.size(); begin = end) {
-      while (end < call.members.size() && call.members[end].stage == call.members[begin].stage) ++end;
-      for (size_t i = begin; i < end; ++i) read(call.members[i]);
-      for (size_t i = begin; i < end; ++i) write(call.members[i], init);
+    for (size_t begin = 0, end = 0; begin < members.size(); begin = end) {
+      while (end < members.size() && members[end].stage == members[begin].stage) ++end;
+      for (size_t i = begin; i < end; ++i) read(*members[i].call);
+      for (size_t i = begin; i < end; ++i) write(*members[i].call, init);
     }
   }
   void read(const KernelCall& call) const {
@@ -220,6 +271,32 @@ class CallVerifier {
       gone_;  // variables whose old value is the last that anybody reads; those overwritten
 };
 
+// Those of a group are ways to run its products together.
+std::vector<KernelVariant> ways_of_group(const GroupedProducts& group, const CodeContext& context) {
+  std::optional<DType> sums;
+  for (const KernelCall& member : group.members)
+    if (has_sums(member, context.programs)) sums = member.outputs.back().dtype;
+  return grouped_variants(product_of(group.members[0], context), static_cast<int>(group.members.size()),
+                          sums);
+}
+
+void check_way(const KernelCall& call, const CodeContext& context) {
+  std::vector<KernelVariant> ways;
+  const RowCall* row = own_row(call);
+  if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
+    row = row_call(group->members[0]);
+    ways = ways_of_group(*group, context);
+  } else if (row == nullptr) {
+    for (const auto& [member, stage] : members_of(call)) check_way(*member, context);
+    return;
+  } else if (const CudaKernel* kernel = find_cuda_kernel(row->row)) {
+    ways = cuda_variants(*kernel, call_problem(call, context));
+  }
+  AICF_CHECK(row->way.empty() || std::any_of(ways.begin(), ways.end(),
+                                             [&](const KernelVariant& way) { return way.name == row->way; }),
+             "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
+}
+
 }  // namespace
 
 void verify(const CallGraph& calls, const std::string& after) { CallVerifier(calls, after).run(); }
@@ -236,19 +313,8 @@ void verify(const CallProgram& program, const std::string& after) {
 
 void verify_ways(const CallProgram& program) {
   if (!program.target.is_cuda()) return;
-  for (const CallGraph& calls : program.graphs) {
-    const CodeContext context = context_of(calls, program.target);
-    for (const KernelCall& call : calls.calls) {
-      const CudaKernel* kernel = find_cuda_kernel(call.kernel);
-      if (kernel == nullptr || call.variant.empty() || !call.members.empty() || call.custom != nullptr)
-        continue;
-      const std::vector<KernelVariant> ways = cuda_variants(*kernel, call_problem(call, context));
-      AICF_CHECK(
-          std::any_of(ways.begin(), ways.end(),
-                      [&](const KernelVariant& way) { return way.name == call.variant; }),
-          "a call runs in no way of its row: " + call.kernel + "/" + call.variant + " (" + call.origin + ")");
-    }
-  }
+  for (const CallGraph& calls : program.graphs)
+    for (const KernelCall& call : calls.calls) check_way(call, context_of(calls, program.target));
 }
 
 }  // namespace aicf

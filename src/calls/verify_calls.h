@@ -9,8 +9,12 @@
 //   refused.
 // - Order: a temp is written before it is read, in a bundle by an earlier stage; a variable whose new value
 //   nobody wants is not read any more once it is written; what is constant nobody writes.
-// - Programs: a call with a program has it, and its operands are those of the call.
-// - Members: their operands are those of the whole, each at least once; stages ascend from 0.
+// - What runs: something does; control flow has bodies, a library's call its text. A region has a schedule.
+// - Programs: a row's program is there, plays the role that the row has for it, and its operands are those of
+//   the call from its first one on; of an epilogue, behind the sums of the row's products.
+// - Members: calls by themselves, whose operands are those of the whole, each at least once; stages ascend
+//   from 0. Those of a group run one row in one way; of an input that is made inside, the taker reads what
+//   the maker writes.
 #pragma once
 
 #include <string>
@@ -23,8 +27,8 @@ namespace aicf {
 void verify(const CallGraph& calls, const std::string& after);
 void verify(const CallProgram& program, const std::string& after);
 
-// Whether every call of a GPU runs in a way that its row of the kernel table offers for its problem. Asks all
-// rows again, so tests and debug builds do.
+// Whether every call of a GPU, and every member of one, runs in a way that its row of the kernel table offers
+// for its problem. Asks all rows again, so tests and debug builds do.
 void verify_ways(const CallProgram& program);
 
 }  // namespace aicf

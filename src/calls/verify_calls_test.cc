@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "calls/call_passes.h"
+#include "calls/call_windows.h"
 #include "ir/text.h"
 #include "select/select.h"
 
@@ -45,9 +46,11 @@ CallProgram selected() {
 
 KernelCall& call_of(CallGraph& calls, const std::string& kernel) {
   for (KernelCall& call : calls.calls)
-    if (call.kernel.starts_with(kernel)) return call;
+    if (named(call).kernel.starts_with(kernel)) return call;
   throw std::runtime_error("no call of " + kernel);
 }
+RowCall& region_row(CallGraph& calls) { return *row_call(call_of(calls, "tile")); }
+RowCall& product_row(CallGraph& calls) { return *row_call(call_of(calls, "matmul")); }
 
 std::string told(const CallProgram& program) {
   try {
@@ -90,7 +93,7 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
          const ValueId state = calls.graph.updates()[0].variable;
          KernelCall call = call_of(calls, "tile");
          call.inputs.assign(1, calls.placement[static_cast<size_t>(state)]);
-         call.region = -1;
+         call.what = RowCall{.row = "k"};
          calls.calls.push_back(call);
        }},
       {"it writes what is constant",
@@ -103,26 +106,86 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
        [](CallGraph& calls) { calls.calls[0].inputs[0].strides[1] = Dim(-1); }},
       {"a window is on no value", [](CallGraph& calls) { calls.calls[0].inputs[0].root = 1000; }},
       {"a window has not a stride", [](CallGraph& calls) { calls.calls[0].inputs[0].strides.pop_back(); }},
-      {"there is no such program", [](CallGraph& calls) { call_of(calls, "tile").region = 1000; }},
+      {"there is no such program", [](CallGraph& calls) { region_row(calls).programs[0].index = 1000; }},
+      {"there is no such program", [](CallGraph& calls) { region_row(calls).programs[0].index = -1; }},
+      {"a schedule is a region's", [](CallGraph& calls) { region_row(calls).schedule.reset(); }},
+      {"a schedule is a region's", [](CallGraph& calls) { product_row(calls).schedule = Schedule(); }},
+      {"its program plays another role in its row",
+       [](CallGraph& calls) {
+         region_row(calls).programs[0].role = ProgramRole::kEpilogue;
+         region_row(calls).schedule.reset();
+       }},
+      {"its program plays another role in its row",
+       [](CallGraph& calls) {
+         product_row(calls).programs[0].role = ProgramRole::kRegion;
+         product_row(calls).schedule = Schedule();
+       }},
+      {"the program's operands begin elsewhere",
+       [](CallGraph& calls) { region_row(calls).programs[0].first_operand = -1; }},
+      {"the program's operands begin elsewhere",
+       [](CallGraph& calls) { region_row(calls).programs[0].first_operand = 1000; }},
+      {"the program's operands begin elsewhere",
+       [](CallGraph& calls) { product_row(calls).programs[0].first_operand = 1; }},
+      {"the program's operands begin elsewhere",
+       [](CallGraph& calls) {
+         calls.programs[static_cast<size_t>(product_row(calls).programs[0].index)].inputs.clear();
+       }},
       {"the program has other operands", [](CallGraph& calls) { call_of(calls, "tile").inputs.pop_back(); }},
+      {"the program has other operands",
+       [](CallGraph& calls) {
+         KernelCall& product = call_of(calls, "matmul");
+         product.inputs.push_back(product.inputs[0]);
+       }},
+      {"the program has other operands",
+       [](CallGraph& calls) { region_row(calls).programs[0].first_operand = 1; }},
+      {"the program has other results",
+       [](CallGraph& calls) {
+         KernelCall& region = call_of(calls, "tile");
+         region.outputs.push_back(region.outputs[0]);
+       }},
+      {"the program has other results", [](CallGraph& calls) { call_of(calls, "matmul").outputs.clear(); }},
       {"an operand of the program is of another dtype",
        [](CallGraph& calls) {
-         KernelCall& call = call_of(calls, "tile");
-         calls.programs[static_cast<size_t>(call.region)].inputs[0] = DType::bf16;
+         KernelCall& product = call_of(calls, "matmul");
+         product.inputs.push_back(product.inputs[0]);
+         calls.programs[static_cast<size_t>(product_row(calls).programs[0].index)].inputs.push_back(
+             DType::bf16);
+       }},
+      {"an operand of the program is of another dtype",
+       [](CallGraph& calls) {
+         calls.programs[static_cast<size_t>(region_row(calls).programs[0].index)].inputs[0] = DType::bf16;
        }},
       {"a result of the program is of another dtype",
        [](CallGraph& calls) {
-         KernelCall& call = call_of(calls, "tile");
-         calls.programs[static_cast<size_t>(call.region)].outputs[0] = DType::bf16;
+         calls.programs[static_cast<size_t>(region_row(calls).programs[0].index)].outputs[0] = DType::bf16;
        }},
       {"elementwise names no input", [](CallGraph& calls) { calls.calls[0].elementwise = {7}; }},
-      {"it names no body", [](CallGraph& calls) { calls.calls[0].bodies = {0}; }},
+      {"nothing runs", [](CallGraph& calls) { calls.calls[0].what = {}; }},
+      {"it names no body", [](CallGraph& calls) { calls.calls[0].what = ControlRun{.bodies = {0}}; }},
+      {"it has no body", [](CallGraph& calls) { calls.calls[0].what = ControlRun(); }},
+      {"an op of the user's has no name", [](CallGraph& calls) { calls.calls[0].what = CustomRun(); }},
+      {"a library's call says nothing",
+       [](CallGraph& calls) { calls.calls[0].what = LibraryRun{"", 0, product_row(calls)}; }},
+      {"there is no such program",
+       [](CallGraph& calls) {
+         product_row(calls).programs[0].index = 1000;
+         calls.calls[0].what = LibraryRun{"a call", 0, product_row(calls)};
+       }},
       {"a body does not come before its graph", [](CallGraph& calls) { calls.bodies = {0}; }},
       {"not every value has a place", [](CallGraph& calls) { calls.placement.pop_back(); }},
       {"not every value is constant or not", [](CallGraph& calls) { calls.constant.pop_back(); }},
       {"not every output has a root", [](CallGraph& calls) { calls.output_roots.pop_back(); }},
+      {"a call runs in no way of its row", [](CallGraph& calls) { product_row(calls).way = "wgmma 63x64"; }},
       {"a call runs in no way of its row",
-       [](CallGraph& calls) { call_of(calls, "matmul").variant = "wgmma 63x64"; }},
+       [](CallGraph& calls) {
+         product_row(calls).way = "wgmma 63x64";
+         calls.calls[0].what = Bundle{{BundleMember{calls.calls[0], 0}}};
+       }},
+      {"a call runs in no way of its row",
+       [](CallGraph& calls) {
+         product_row(calls).way = "wgmma 63x64";
+         calls.calls[0].what = GroupedProducts{{calls.calls[0]}};
+       }},
   };
   for (const Case& c : cases) {
     CallProgram program = selected();
@@ -131,18 +194,19 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
   }
 }
 
-// Two calls as members of one, side by side or one stage after the other.
-KernelCall bundle_of(KernelCall first, KernelCall second) {
-  KernelCall bundle;
-  bundle.kernel = kBundleKernel;
-  second.stage = 1;
-  bundle.members = {std::move(first), std::move(second)};
-  for (const KernelCall& member : bundle.members) {
-    bundle.inputs.insert(bundle.inputs.end(), member.inputs.begin(), member.inputs.end());
-    bundle.outputs.insert(bundle.outputs.end(), member.outputs.begin(), member.outputs.end());
-  }
-  return bundle;
+// One call of several.
+KernelCall call_of(WhatRuns what) {
+  KernelCall call;
+  call.what = std::move(what);
+  for (const auto& [member, stage] : members_of(call)) add_member(*member, call);
+  return call;
 }
+
+// Two calls as members of one, one stage after the other.
+KernelCall bundle_of(const KernelCall& first, const KernelCall& second) {
+  return call_of(Bundle{{BundleMember{first, 0}, BundleMember{second, 1}}});
+}
+std::vector<BundleMember>& members_in(KernelCall& bundle) { return std::get<Bundle>(bundle.what).members; }
 
 TEST(VerifyCalls, MembersCoverOperandsInTheOrderOfTheirStages) {
   struct Case {
@@ -151,13 +215,18 @@ TEST(VerifyCalls, MembersCoverOperandsInTheOrderOfTheirStages) {
   };
   const std::vector<Case> cases = {
       {"", [](KernelCall&) {}},
-      {"it reads what nothing has written", [](KernelCall& bundle) { bundle.members[1].stage = 0; }},
-      {"stages of members do not ascend", [](KernelCall& bundle) { bundle.members[1].stage = 2; }},
-      {"stages of members do not ascend", [](KernelCall& bundle) { bundle.members[0].stage = 1; }},
+      {"it reads what nothing has written", [](KernelCall& bundle) { members_in(bundle)[1].stage = 0; }},
+      {"stages of members do not ascend", [](KernelCall& bundle) { members_in(bundle)[1].stage = 2; }},
+      {"stages of members do not ascend", [](KernelCall& bundle) { members_in(bundle)[0].stage = 1; }},
       {"its member reads what it does not", [](KernelCall& bundle) { bundle.inputs.pop_back(); }},
       {"its member writes what it does not", [](KernelCall& bundle) { bundle.outputs.pop_back(); }},
       {"no member reads an operand", [](KernelCall& bundle) { bundle.inputs.push_back(bundle.outputs[1]); }},
       {"no member writes a result", [](KernelCall& bundle) { bundle.outputs.push_back(bundle.inputs[0]); }},
+      {"it has no members", [](KernelCall& bundle) { members_in(bundle).clear(); }},
+      {"its member has members",
+       [](KernelCall& bundle) { members_in(bundle)[0].call = call_of(Bundle{{members_in(bundle)[0]}}); }},
+      {"there is no such program",
+       [](KernelCall& bundle) { row_call(members_in(bundle)[1].call)->programs[0].index = 1000; }},
   };
   for (const Case& c : cases) {
     CallProgram program = selected();
@@ -166,6 +235,65 @@ TEST(VerifyCalls, MembersCoverOperandsInTheOrderOfTheirStages) {
     c.change(bundle);
     calls.erase(calls.begin());
     calls[0] = std::move(bundle);
+    const std::string text = told(program);
+    if (*c.told == '\0')
+      EXPECT_EQ(text, "");
+    else
+      EXPECT_NE(text.find(c.told), std::string::npos) << c.told << ", but: " << text;
+  }
+}
+
+TEST(VerifyCalls, MembersOfAGroupRunOneRowInOneWay) {
+  struct Case {
+    const char* told;
+    std::function<void(KernelCall&)> change;
+  };
+  const std::vector<Case> cases = {
+      {"", [](KernelCall&) {}},
+      {"its members run in several ways", [](KernelCall& last) { row_call(last)->way = "mma 64x64"; }},
+      {"its members run in several ways", [](KernelCall& last) { row_call(last)->row = "matmul_simt"; }},
+      {"its members run in several ways", [](KernelCall& last) { last.what = CustomRun{.op = "f"}; }},
+  };
+  for (const Case& c : cases) {
+    CallProgram program = selected();
+    KernelCall& call = program.graphs[0].calls[0];
+    KernelCall last = call;
+    c.change(last);
+    call = call_of(GroupedProducts{{call, last}});
+    std::string text;
+    try {
+      verify(program, "a test");
+    } catch (const InternalError& error) {
+      text = error.message + " " + error.actual;
+    }
+    if (*c.told == '\0')
+      EXPECT_EQ(text, "");
+    else
+      EXPECT_NE(text.find(c.told), std::string::npos) << c.told << ", but: " << text;
+  }
+}
+
+TEST(VerifyCalls, TheTakerOfAnInputReadsWhatItsMakerWrites) {
+  struct Case {
+    const char* told;
+    std::function<void(KernelCall& maker, KernelCall& taker)> change;
+  };
+  const std::vector<Case> cases = {
+      {"", [](KernelCall&, KernelCall&) {}},
+      {"its taker does not read what its maker writes",
+       [](KernelCall& maker, KernelCall& taker) { std::swap(maker, taker); }},
+      {"its taker does not read what its maker writes",
+       [](KernelCall&, KernelCall& taker) { taker.inputs[0].root = 0; }},
+      {"a part of it is no row", [](KernelCall& maker, KernelCall&) { maker.what = CustomRun{.op = "f"}; }},
+      {"a part of it is no row", [](KernelCall&, KernelCall& taker) { taker.what = CustomRun{.op = "f"}; }},
+  };
+  for (const Case& c : cases) {
+    CallProgram program = selected();
+    std::vector<KernelCall>& calls = program.graphs[0].calls;
+    KernelCall maker = calls[0], taker = calls[1];
+    c.change(maker, taker);
+    calls.erase(calls.begin());
+    calls[0] = call_of(JoinedInput{maker, taker});
     const std::string text = told(program);
     if (*c.told == '\0')
       EXPECT_EQ(text, "");

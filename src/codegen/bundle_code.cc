@@ -23,11 +23,12 @@ constexpr char kWaitText[] = "aicf::wait_for_inputs();\naicf::launch_dependents(
 
 class BundleWriter {
  public:
-  BundleWriter(const KernelCall& bundle, const CodeContext& context) : bundle_(bundle), context_(context) {}
+  BundleWriter(const KernelCall& bundle, const CodeContext& context)
+      : bundle_(bundle), members_(std::get<Bundle>(bundle.what).members), context_(context) {}
 
   CudaCode write() {
     add_members();
-    const int stages = bundle_.members.back().stage + 1;
+    const int stages = members_.back().stage + 1;
     blocks_ = stages == 1 ? 0 : bundle_blocks(widest(), context_.target);
     launch_.function = kBundleKernel;
     launch_.cluster = std::max(blocks_, 1);
@@ -69,10 +70,10 @@ class BundleWriter {
   // Members that differ in sizes alone get one text for any.
   std::vector<CudaCode> member_codes() {
     std::vector<CudaCode> codes, any_sizes;
-    for (const KernelCall& member : bundle_.members) {
+    for (const auto& [member, stage] : members_) {
       codes.push_back(call_code(member, context_, true));
       any_sizes.push_back(call_code(member, context_, true, true));
-      AICF_CHECK(joins_bundle(codes.back()), "a member of a bundle cannot be one: " + member.origin);
+      AICF_CHECK(joins_bundle(codes.back()), "a member of a bundle cannot be one: " + origin_text(member));
     }
     std::map<std::string, std::set<std::string>> texts;  // by that for any sizes
     for (size_t i = 0; i < codes.size(); ++i) texts[any_sizes[i].source].insert(codes[i].source);
@@ -86,12 +87,12 @@ class BundleWriter {
   Dim total(int stage) const {
     Dim blocks(0);
     for (size_t i = 0; i < launches_.size(); ++i)
-      if (bundle_.members[i].stage == stage) blocks = blocks + launches_[i].grid[0];
+      if (members_[i].stage == stage) blocks = blocks + launches_[i].grid[0];
     return blocks;
   }
   int64_t widest() const {
     int64_t blocks = 1;
-    for (int stage = 0; stage <= bundle_.members.back().stage; ++stage)
+    for (int stage = 0; stage <= members_.back().stage; ++stage)
       blocks = std::max(blocks, bounds(total(stage), context_.ranges).hi);
     return blocks;
   }
@@ -107,7 +108,7 @@ class BundleWriter {
     Dim begin(0);
     std::set<std::string> declared;
     for (size_t i = 0; i < launches_.size(); ++i) {
-      if (bundle_.members[i].stage != stage) continue;
+      if (members_[i].stage != stage) continue;
       const Dim end = begin + launches_[i].grid[0];
       const std::vector<Argument> list = arguments(i, begin);
       const bool shares = any_sizes_[i] || callers(i) >= kManyCallers;
@@ -131,12 +132,12 @@ class BundleWriter {
   int64_t callers(size_t index) const {
     int64_t count = 0;
     for (size_t i = 0; i < functions_.size(); ++i)
-      count += functions_[i] == functions_[index] && bundle_.members[i].stage == bundle_.members[index].stage;
+      count += functions_[i] == functions_[index] && members_[i].stage == members_[index].stage;
     return count;
   }
 
   std::vector<Argument> arguments(size_t index, const Dim& begin) {
-    const KernelCall& member = bundle_.members[index];
+    const KernelCall& member = members_[index].call;
     const CudaLaunch& launch = launches_[index];
     std::vector<Argument> list = {{"uint32_t", "at - uint32_t(" + params_.expr(begin) + ")"}};
     const auto add = [&](const std::vector<Window>& windows, const std::vector<Window>& all, const char* name,
@@ -169,7 +170,7 @@ class BundleWriter {
 
   // The inputs that a member reads early are the bundle's; all its members then wait by themselves.
   void add_early_inputs(size_t index) {
-    const std::vector<int32_t> numbers = operand_numbers(bundle_.members[index].inputs, bundle_.inputs);
+    const std::vector<int32_t> numbers = operand_numbers(members_[index].call.inputs, bundle_.inputs);
     for (const int32_t input : launches_[index].early_inputs) {
       const int32_t number = numbers[static_cast<size_t>(input)];
       if (std::find(launch_.early_inputs.begin(), launch_.early_inputs.end(), number) ==
@@ -201,6 +202,7 @@ class BundleWriter {
   }
 
   const KernelCall& bundle_;
+  const std::vector<BundleMember>& members_;
   const CodeContext& context_;
   UnitWriter unit_;
   CudaParams params_;

@@ -45,6 +45,13 @@ std::set<ValueId> roots_of_running(const std::vector<KernelCall>& calls,
   return roots;
 }
 
+CudaCode code_of(const KernelCall& call, const CodeContext& context) {
+  if (std::holds_alternative<Bundle>(call.what)) return bundle_code(call, context);
+  if (std::holds_alternative<GroupedProducts>(call.what)) return product_group_code(call, context);
+  if (std::holds_alternative<JoinedInput>(call.what)) return made_input_code(call, context);
+  return call_code(call, context, false);
+}
+
 }  // namespace
 
 std::string to_string(const ModuleRecord& record) {
@@ -68,10 +75,7 @@ int32_t CudaBuilder::intern_source(const CudaCode& code) {
 }
 
 StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& context) {
-  CudaCode code = call.members.empty()           ? call_code(call, context, false)
-                  : call.kernel == kBundleKernel ? bundle_code(call, context)
-                  : call.kernel == kProductGroup ? product_group_code(call, context)
-                                                 : made_input_code(call, context);
+  CudaCode code = code_of(call, context);
   const int32_t source = intern_source(code);
   for (CudaLaunch& launch : code.launches) launch.function += "_" + std::to_string(source);
   return {source, std::move(code.launches), std::move(code.workspace_bytes)};

@@ -8,14 +8,15 @@ namespace aicf {
 
 CudaCode made_input_code(const KernelCall& call, const CodeContext& context) {
   constexpr char kNamespace[] = "made";
-  const KernelCall &maker = call.members[0], &taker = call.members[1];
+  const auto& joined = std::get<JoinedInput>(call.what);
+  const KernelCall &maker = *joined.maker, &taker = *joined.taker;
   const CudaProblem own = call_problem(maker, context), kernel = call_problem(call, context);
   MadeInput made;
   made.problem = &own;
   made.kernel = &kernel;
   made.inputs = operand_numbers(maker.inputs, call.inputs);
   made.outputs = operand_numbers(maker.outputs, call.outputs);
-  if (maker.region >= 0) {
+  if (has_program(maker, ProgramRole::kRegion)) {
     UnitWriter unit;
     made.code = call_code(maker, context, true);
     unit.add(made.code.source, kNamespace);
@@ -24,7 +25,7 @@ CudaCode made_input_code(const KernelCall& call, const CodeContext& context) {
   }
   CudaProblem problem = call_problem(taker, context);
   problem.made = &made;
-  return find_cuda_kernel(taker.kernel)->generate(problem);
+  return find_cuda_kernel(row_call(taker)->row)->generate(problem);
 }
 
 }  // namespace aicf

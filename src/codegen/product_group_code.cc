@@ -10,7 +10,8 @@ CudaCode product_group_code(const KernelCall& call, const CodeContext& context) 
   const CudaProblem kernel = call_problem(call, context);
   ProductGroup group;
   group.kernel = &kernel;
-  for (const KernelCall& member : call.members) {
+  const std::vector<KernelCall>& members = std::get<GroupedProducts>(call.what).members;
+  for (const KernelCall& member : members) {
     ProductGroup::Operands product{operand_numbers(member.inputs, call.inputs),
                                    operand_numbers(member.outputs, call.outputs)};
     if (has_sums(member, context.programs)) {
@@ -20,9 +21,9 @@ CudaCode product_group_code(const KernelCall& call, const CodeContext& context) 
     }
     group.products.push_back(std::move(product));
   }
-  CudaProblem problem = product_of(call.members[0], context);
+  CudaProblem problem = product_of(members[0], context);
   problem.group = &group;
-  return find_cuda_kernel(call.members[0].kernel)->generate(problem);
+  return find_cuda_kernel(row_call(members[0])->row)->generate(problem);
 }
 
 }  // namespace aicf

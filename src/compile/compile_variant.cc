@@ -142,7 +142,7 @@ class VariantCompiler {
     const std::string entry =
         graph.graph.name() + (graph.bucket.empty() ? "" : " for " + to_string(graph.bucket));
     for (const KernelCall& call : graph.calls)
-      results_.choices.push_back({target_.name, entry, call.origin, call.reason, call.choice});
+      results_.choices.push_back({target_.name, entry, origin_text(call), call.reason, call.choice});
   }
 
   // For a GPU, the text of every kernel.

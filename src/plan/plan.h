@@ -50,7 +50,7 @@ struct TensorRef {
 
 // A library's routine that runs in place of the launches.
 struct LibraryStep {
-  std::string call;        // as KernelCall's; "": none
+  std::string call;        // its text (kernels/library_call.h); "": none
   int32_t workspace = -1;  // a buffer of the arena; -1: none
   bool operator==(const LibraryStep&) const = default;
 };

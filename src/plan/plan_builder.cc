@@ -25,6 +25,14 @@ std::string to_text(const Window& w) {
   return w.offset.to_string() + to_string(w.sizes) + to_string(w.strides);
 }
 
+// A call of several has none.
+void set_params(const KernelCall& call, Step& step) {
+  if (const RowCall* row = own_row(call)) step.params = row->params, step.fparams = row->fparams;
+  if (const auto* control = std::get_if<ControlRun>(&call.what)) step.params = control->params;
+  if (const auto* custom = std::get_if<CustomRun>(&call.what))
+    step.params = custom->params, step.fparams = custom->fparams;
+}
+
 }  // namespace
 
 struct PlanBuilder::EntryState {
@@ -121,7 +129,7 @@ void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& out
                         state.buffers.at(w.root) != state.buffers.at(root));
     if (!alone) continue;
     state.buffers.emplace(output.root, state.buffers.at(root));
-    if (buffer.note.empty()) buffer.note = "reused in place by " + call.origin;
+    if (buffer.note.empty()) buffer.note = "reused in place by " + origin_text(call);
     return;
   }
 }
@@ -137,9 +145,9 @@ std::string PlanBuilder::packed_key(const EntryState& state, ValueId root) {
   for (const KernelCall* call : state.made_by.at(root))
     for (size_t output = 0; output < call->outputs.size(); ++output) {
       if (call->outputs[output].root != root) continue;
-      key += call->kernel + to_string(call->params) + " " + std::to_string(output) +
-             to_text(call->outputs[output]);
-      if (call->region >= 0)
+      const RowCall& row = *row_call(*call);
+      key += row.row + to_string(row.params) + " " + std::to_string(output) + to_text(call->outputs[output]);
+      if (!row.programs.empty())
         key += " program " + std::to_string(intern(state.calls.program_of(*call), init_programs_));
       for (const Window& w : call->inputs) {
         // What an earlier step of init makes is known by where it lies.
@@ -201,19 +209,20 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<StepLaunches>& l
     // Results of one step are new together.
     if (!fresh.contains(call.outputs[0].root)) continue;
     Step step;
-    step.kernel = call.kernel;
+    const RowCall& row = *row_call(call);
+    step.kernel = row.row;
     for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(init_source(state, w.root), w));
     for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(fresh.at(w.root), w));
-    step.params = call.params;
-    step.fparams = call.fparams;
-    step.origin = call.origin;
+    step.params = row.params;
+    step.fparams = row.fparams;
+    step.origin = origin_text(call);
     step.reason = call.reason;
     if (!launches.empty()) {
       AICF_CHECK(launches[i].workspace_bytes == Dim(0), "a kernel of init has no workspace");
       step.module = launches[i].module;
       step.launches = launches[i].launches;
       plan_.modules = std::max(plan_.modules, step.module + 1);
-    } else if (call.region >= 0) {
+    } else if (!row.programs.empty()) {
       step.program = intern_program(calls.program_of(call));
     }
     init_.steps.push_back(std::move(step));
@@ -236,10 +245,10 @@ void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, 
   state.plan.buffers.push_back(std::move(buffer));
 }
 
-void PlanBuilder::add_library(EntryState& state, const LibraryUse& use, Step& step) {
-  step.library.call = use.call;
-  if (use.workspace_bytes > 0)
-    step.library.workspace = add_workspace(state, "library workspace", use.workspace_bytes);
+void PlanBuilder::add_library(EntryState& state, const LibraryRun& library, Step& step) {
+  step.library.call = library.text;
+  if (library.workspace_bytes > 0)
+    step.library.workspace = add_workspace(state, "library workspace", library.workspace_bytes);
 }
 
 // A buffer of the arena for the step that comes next.
@@ -254,11 +263,12 @@ int32_t PlanBuilder::add_workspace(EntryState& state, std::string name, int64_t 
 }
 
 void PlanBuilder::add_bodies(EntryState& state, const KernelCall& call, Step& step) {
-  if (call.bodies.empty()) return;
-  for (int body : call.bodies)
+  const auto* control = std::get_if<ControlRun>(&call.what);
+  if (control == nullptr) return;
+  for (int body : control->bodies)
     step.bodies.push_back(numbers_[static_cast<size_t>(state.calls.bodies[static_cast<size_t>(body)])]);
   const Dim bytes(control_layout(step, plan_.bodies).bytes);
-  const int32_t buffer = add_workspace(state, "workspace of " + call.origin, bytes.constant_part());
+  const int32_t buffer = add_workspace(state, "workspace of " + origin_text(call), bytes.constant_part());
   step.outputs.push_back({buffer, DType::u8, Dim(0), {bytes}, {Dim(1)}});
 }
 
@@ -282,21 +292,23 @@ void PlanBuilder::add(const CallGraph& calls, const CodedGraph& code) {
 Step PlanBuilder::step_of(EntryState& state, size_t number) {
   const KernelCall& call = state.calls.calls[number];
   Step step;
-  step.kernel = call.kernel;
-  step.variant = call.variant;
+  const Candidate name = named(call);
+  step.kernel = name.kernel;
+  step.variant = name.variant;
   for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
   for (const Window& w : call.outputs) {
     reuse_input(state, number, w);
     step.outputs.push_back(tensor_ref(buffer_of(state, w.root), w));
   }
-  step.params = call.params;
-  step.fparams = call.fparams;
-  if (!call.library.call.empty()) add_library(state, call.library, step);
-  for (const KernelCall& member : call.members)
-    step.members.push_back({member.kernel, member.variant, member.origin, member.stage,
-                            operand_numbers(member.inputs, call.inputs),
-                            operand_numbers(member.outputs, call.outputs)});
-  step.origin = call.origin;
+  set_params(call, step);
+  if (const auto* library = std::get_if<LibraryRun>(&call.what)) add_library(state, *library, step);
+  for (const auto& [member, stage] : members_of(call)) {
+    const Candidate own = named(*member);
+    step.members.push_back({own.kernel, own.variant, origin_text(*member), stage,
+                            operand_numbers(member->inputs, call.inputs),
+                            operand_numbers(member->outputs, call.outputs)});
+  }
+  step.origin = origin_text(call);
   step.reason = call.reason;
   return step;
 }
@@ -328,7 +340,7 @@ EntryPlan PlanBuilder::plan_graph(const CallGraph& calls, const CodedGraph& code
     Step step = step_of(state, i);
     if (!code.calls.empty()) {
       add_launches(state, code.calls[i], step);
-    } else if (calls.calls[i].region >= 0) {
+    } else if (const RowCall* row = own_row(calls.calls[i]); row != nullptr && !row->programs.empty()) {
       step.program = intern_program(calls.program_of(calls.calls[i]));
     }
     add_bodies(state, calls.calls[i], step);

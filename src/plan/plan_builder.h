@@ -35,7 +35,7 @@ class PlanBuilder {
   static void add_step(EntryState& state, Step step);
   static int32_t add_workspace(EntryState& state, std::string name, int64_t bytes);
   void add_bodies(EntryState& state, const KernelCall& call, Step& step);
-  void add_library(EntryState& state, const LibraryUse& use, Step& step);
+  void add_library(EntryState& state, const LibraryRun& library, Step& step);
   void add_launches(EntryState& state, const StepLaunches& launches, Step& step);
   void reuse_input(EntryState& state, size_t index, const Window& output);
   TensorRef tensor_ref(int32_t buffer, const Window& window) const;

@@ -10,12 +10,13 @@ constexpr size_t kOut = 3;  // among the inputs of attention_backward: q, k, v, 
 
 // The call that made a gradient's `out` from the same operands in the same way, or null.
 KernelCall* forward_of(std::vector<KernelCall>& calls, const KernelCall& backward) {
+  const RowCall& own = *row_call(backward);
   for (KernelCall& call : calls) {
-    // A library would not leave them.
-    if (facts_of(call.kernel).row_sums != RowSums::kLeft || !call.library.call.empty()) continue;
+    const RowCall* row = row_call(call);  // a library would not leave them
+    if (row == nullptr || facts_of(row->row).row_sums != RowSums::kLeft) continue;
     const bool same = call.inputs.size() == kOut && call.outputs[0] == backward.inputs[kOut] &&
                       std::equal(call.inputs.begin(), call.inputs.end(), backward.inputs.begin()) &&
-                      call.params == backward.params && call.fparams == backward.fparams;
+                      row->params == own.params && row->fparams == own.fparams;
     if (same) return &call;
   }
   return nullptr;
@@ -25,7 +26,10 @@ KernelCall* forward_of(std::vector<KernelCall>& calls, const KernelCall& backwar
 
 void Selector::share_attention_sums() {
   for (KernelCall& backward : result_.calls) {
-    if (facts_of(backward.kernel).row_sums != RowSums::kTaken || backward.inputs.size() != kOut + 2) continue;
+    const RowCall* row = row_call(backward);
+    if (row == nullptr || facts_of(row->row).row_sums != RowSums::kTaken ||
+        backward.inputs.size() != kOut + 2)
+      continue;
     KernelCall* forward = forward_of(result_.calls, backward);
     if (forward == nullptr) continue;
     const Shape& q = backward.inputs[0].sizes;

@@ -30,25 +30,59 @@ std::string bucket_text(const SymbolRanges& bucket) {
   return text;
 }
 
+// What runs, a line for each field.
+class WhatLines {
+ public:
+  explicit WhatLines(const CallGraph& calls) : calls_(calls) {}
+
+  void operator()(std::monostate) {}
+  void operator()(const RowCall& row) {
+    add_params(row.params, row.fparams);
+    for (const ProgramUse& use : row.programs)
+      lines.push_back((use.role == ProgramRole::kRegion ? "region program " : "epilogue program ") +
+                      std::to_string(use.index) + ", operands from " + std::to_string(use.first_operand));
+    if (row.schedule)
+      lines.push_back("inner rank " + std::to_string(row.schedule->inner_rank) + " of axes " +
+                      to_string(row.schedule->domain_axes));
+  }
+  void operator()(const LibraryRun& library) {
+    lines.push_back("library " + library.text + ", workspace " + std::to_string(library.workspace_bytes));
+    (*this)(library.fallback);
+  }
+  void operator()(const Bundle&) {}
+  void operator()(const GroupedProducts&) {}
+  void operator()(const JoinedInput&) {}
+  void operator()(const ControlRun& control) {
+    add_params(control.params, {});
+    for (const int body : control.bodies)
+      lines.push_back("body " + std::to_string(calls_.bodies[static_cast<size_t>(body)]));
+  }
+  void operator()(const CustomRun& custom) { add_params(custom.params, custom.fparams); }
+
+  std::vector<std::string> lines;
+
+ private:
+  void add_params(const std::vector<Dim>& params, const std::vector<double>& fparams) {
+    if (!params.empty()) lines.push_back("params " + to_string(params));
+    for (const double param : fparams) lines.push_back("fparam " + std::to_string(param));
+  }
+
+  const CallGraph& calls_;
+};
+
 std::string call_text(const KernelCall& call, const CallGraph& calls, const std::string& indent) {
-  std::string text = indent + to_string(Candidate{call.kernel, call.variant}) + "  " + call.origin + "; " +
-                     call.reason + "\n";
+  std::string text = indent + to_string(named(call)) + "  " + origin_text(call) + "; " + call.reason + "\n";
   const auto line = [&](const std::string& what) { text += indent + "  " + what + "\n"; };
   for (const Window& w : call.inputs) line("in  " + window_text(w, calls));
   for (const Window& w : call.outputs) line("out " + window_text(w, calls));
-  if (!call.params.empty()) line("params " + to_string(call.params));
-  for (const double param : call.fparams) line("fparam " + std::to_string(param));
-  if (call.region >= 0)
-    line("program " + std::to_string(call.region) + ", inner rank " +
-         std::to_string(call.schedule.inner_rank) + " of axes " + to_string(call.schedule.domain_axes));
+  WhatLines what(calls);
+  std::visit(what, call.what);
+  for (const std::string& one : what.lines) line(one);
   if (!call.elementwise.empty())
     line("elementwise " + to_string(std::vector<int64_t>(call.elementwise.begin(), call.elementwise.end())));
-  for (const int body : call.bodies) line("body " + std::to_string(calls.bodies[static_cast<size_t>(body)]));
-  if (!call.library.call.empty())
-    line("library " + call.library.call + ", workspace " + std::to_string(call.library.workspace_bytes));
-  for (const KernelCall& member : call.members) {
-    line("member of stage " + std::to_string(member.stage));
-    text += call_text(member, calls, indent + "    ");
+  for (const auto& [member, stage] : members_of(call)) {
+    line("member of stage " + std::to_string(stage));
+    text += call_text(*member, calls, indent + "    ");
   }
   return text;
 }
@@ -83,12 +117,11 @@ std::string to_string(const CallGraph& calls) {
   std::string text;
   for (const auto* list : {&calls.init_calls, &calls.calls})
     for (const KernelCall& call : *list) {
-      const std::string name = to_string(Candidate{call.kernel, call.variant});
-      text += (list == &calls.init_calls ? "init " : "     ") + name + " (";
+      text += (list == &calls.init_calls ? "init " : "     ") + to_string(named(call)) + " (";
       for (size_t i = 0; i < call.inputs.size(); ++i) text += (i ? ", " : "") + describe(call.inputs[i]);
       text += ") -> (";
       for (size_t i = 0; i < call.outputs.size(); ++i) text += (i ? ", " : "") + describe(call.outputs[i]);
-      text += ")  " + call.origin + "; " + call.reason + "\n";
+      text += ")  " + origin_text(call) + "; " + call.reason + "\n";
     }
   return text;
 }

@@ -27,7 +27,7 @@ struct CallGraph {
   SymbolRanges ranges;  // of its sizes
   SymbolRanges bucket;  // the sizes that it is for; empty: all
   bool is_body = false;
-  std::vector<int32_t> bodies;  // what KernelCall::bodies numbers: graphs of the CallProgram
+  std::vector<int32_t> bodies;  // what ControlRun::bodies numbers: graphs of the CallProgram
   std::vector<KernelCall> calls, init_calls;
   std::vector<Region> regions;
   std::vector<TileProgram> programs;  // of the regions, and behind them those that passes over calls add
@@ -40,8 +40,9 @@ struct CallGraph {
   // By value, extra ones included: no call but those of init writes its storage.
   std::vector<bool> constant;
 
+  // Of a call whose row has one.
   const TileProgram& program_of(const KernelCall& call) const {
-    return programs[static_cast<size_t>(call.region)];
+    return programs[static_cast<size_t>(own_row(call)->programs[0].index)];
   }
   bool operator==(const CallGraph&) const;
 };

@@ -75,10 +75,10 @@ std::string region_hash(const Graph& body) {
   return to_string(hash_bytes(text.data(), static_cast<int64_t>(text.size()))).substr(0, kDigits);
 }
 
-std::string params_text(const KernelCall& call, const SymbolRanges& ranges) {
+std::string params_text(const RowCall& row, const SymbolRanges& ranges) {
   std::string text;
-  for (const Dim& param : call.params) text += " " + std::to_string(bounds(param, ranges).hi);
-  for (const double param : call.fparams) text += " " + AttrText()(param);
+  for (const Dim& param : row.params) text += " " + std::to_string(bounds(param, ranges).hi);
+  for (const double param : row.fparams) text += " " + AttrText()(param);
   return text.empty() ? "-" : text.substr(1);
 }
 
@@ -164,7 +164,8 @@ class Chooser {
 }  // namespace
 
 bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_view op) {
-  return forced.where == "*" || forced.where == op || call.origin.find(forced.where) != std::string::npos;
+  return forced.where == "*" || forced.where == op ||
+         origin_text(call).find(forced.where) != std::string::npos;
 }
 
 std::string to_string(const Candidate& candidate) {
@@ -173,8 +174,9 @@ std::string to_string(const Candidate& candidate) {
 
 ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region* region,
                        const Target& target, const SymbolRanges& ranges) {
-  ProblemKey key{
-      target.name, target.facts().multiprocessors, std::string(op), "-", params_text(call, ranges), {}, {}};
+  ProblemKey key{target.name, target.facts().multiprocessors,      std::string(op),
+                 "-",         params_text(*own_row(call), ranges), {},
+                 {}};
   if (region != nullptr) key.region = region_hash(region->body);
   for (const Window& w : call.inputs) key.inputs.push_back(key_operand(w, ranges));
   for (const Window& w : call.outputs) key.outputs.push_back(key_operand(w, ranges));
@@ -212,7 +214,7 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
     if (is_meant(forced, call, op)) chooser.use_forced(forced.candidate);
   use_candidate(call, choice.candidates[choice.chosen], choice.candidates[0]);
   return *std::find_if(rows.begin(), rows.end(),
-                       [&](const KernelRow* row) { return row->name == call.kernel; });
+                       [&](const KernelRow* row) { return row->name == own_row(call)->row; });
 }
 
 bool is_joined_kernel(std::string_view kernel) { return facts_of(kernel).is_join; }
@@ -231,16 +233,17 @@ std::string joined_reason(ChoiceSource source) {
 }
 
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {
-  if (is_library_kernel(winner.kernel)) {
-    const auto known = parse_library_call(winner.variant);
-    AICF_CHECK(known.has_value(), "a library call that does not parse: " + winner.variant);
-    call.library = {winner.variant, workspace_bytes(*known)};
-    call.kernel = own.kernel;
-    call.variant = own.variant;
+  const bool by_library = is_library_kernel(winner.kernel);
+  RowCall row = *row_call(call);
+  row.row = by_library ? own.kernel : winner.kernel;
+  row.way = by_library ? own.variant : winner.variant;
+  if (!by_library) {
+    call.what = std::move(row);
     return;
   }
-  call.kernel = winner.kernel;
-  call.variant = winner.variant;
+  const auto known = parse_library_call(winner.variant);
+  AICF_CHECK(known.has_value(), "a library call that does not parse: " + winner.variant);
+  call.what = LibraryRun{winner.variant, workspace_bytes(*known), std::move(row)};
 }
 
 }  // namespace aicf

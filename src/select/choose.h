@@ -1,7 +1,7 @@
 // Chooses among the candidates of one call: the rows of the kernel table that can run it, each with its
 // variants. Pure: a choice follows from the call, the target, records and what the caller forces; nothing is
-// measured. Takes a call with its windows and params; gives it kernel, variant, the ranked candidates and the
-// reason.
+// measured. Takes a call with its windows and the params of its row; gives it row, way or library, the ranked
+// candidates and the reason.
 #pragma once
 
 #include <optional>
@@ -43,7 +43,7 @@ ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region
 std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector<const KernelRow*>& rows,
                                        const Target& target, const SymbolRanges& ranges);
 
-// Fills call.kernel, variant, choice and reason; gives the chosen row. `op` is the family asked for.
+// Fills what runs, choice and reason; gives the chosen row. `op` is the family asked for.
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
 
@@ -58,7 +58,7 @@ std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, s
 // How the reason of a joined call begins.
 std::string joined_reason(ChoiceSource source);
 
-// Makes the call run `winner`; `own` is what runs in place of a library where that is not wanted.
+// Makes the call of a row run `winner`; `own` is what runs in place of a library where that is not wanted.
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own);
 
 }  // namespace aicf

@@ -21,6 +21,12 @@ Graph product(int64_t m, int64_t n, int64_t k, DType dtype) {
   return graph;
 }
 
+// Of the library's routine that runs; "" if none does.
+std::string library_text(const KernelCall& call) {
+  const auto* library = std::get_if<LibraryRun>(&call.what);
+  return library == nullptr ? "" : library->text;
+}
+
 KernelCall choose_for(const Graph& graph, const std::string& target, const SelectOptions& options = {}) {
   return select_kernels(graph, Target::from_name(target), options).calls.at(0);
 }
@@ -30,7 +36,7 @@ TEST(Choose, candidates_are_ranked_and_the_first_wins) {
   const auto& list = call.choice.candidates;
   ASSERT_GT(list.size(), 20u);
   EXPECT_EQ(call.choice.chosen, 0u);
-  EXPECT_EQ(call.variant, list[0].variant);
+  EXPECT_EQ(own_row(call)->way, list[0].variant);
   EXPECT_TRUE(list[0].variant.starts_with("wgmma")) << list[0].variant;
   for (const Candidate& candidate : list) EXPECT_GT(candidate.microseconds, 0) << to_string(candidate);
   ASSERT_TRUE(call.choice.key);
@@ -55,10 +61,10 @@ TEST(Choose, a_record_decides_and_a_forced_choice_decides_over_it) {
   const KernelCall recorded = choose_for(graph, "sm_90", options);
   EXPECT_EQ(recorded.choice.chosen, 3u);
   EXPECT_EQ(recorded.choice.source, ChoiceSource::kRecord);
-  EXPECT_EQ(recorded.variant, plain.choice.candidates[3].variant);
+  EXPECT_EQ(own_row(recorded)->way, plain.choice.candidates[3].variant);
   options.forced = {{"matmul", "matmul_simt"}};
   const KernelCall forced = choose_for(graph, "sm_90", options);
-  EXPECT_EQ(forced.kernel, "matmul_simt");
+  EXPECT_EQ(own_row(forced)->row, "matmul_simt");
   EXPECT_EQ(forced.choice.source, ChoiceSource::kForced);
   options.forced = {{"conv", "matmul_simt"}};
   EXPECT_EQ(choose_for(graph, "sm_90", options).choice.chosen, 3u);
@@ -108,21 +114,21 @@ TEST(Choose, a_library_is_a_candidate_by_an_exact_record_only) {
   SelectOptions options;
   options.records = &exact;
   const KernelCall call = choose_for(graph, "sm_90", options);
-  EXPECT_EQ("matmul_cublaslt/" + call.library.call, name);
-  EXPECT_EQ(call.library.workspace_bytes, 4096);
-  EXPECT_EQ(call.kernel, plain.kernel);  // what runs where the library is not wanted
-  EXPECT_EQ(call.variant, plain.variant);
+  const auto& library = std::get<LibraryRun>(call.what);
+  EXPECT_EQ("matmul_cublaslt/" + library.text, name);
+  EXPECT_EQ(library.workspace_bytes, 4096);
+  EXPECT_EQ(library.fallback, *row_call(plain));  // what runs where the library is not wanted
   options.libraries = false;
-  EXPECT_EQ(choose_for(graph, "sm_90", options).library.call, "");
+  EXPECT_EQ(library_text(choose_for(graph, "sm_90", options)), "");
   options.libraries = true;
   const Records near = recorded(*choose_for(product(250, 1024, 1024, DType::bf16), "sm_90").choice.key);
   options.records = &near;
-  EXPECT_EQ(choose_for(graph, "sm_90", options).library.call, "");
+  EXPECT_EQ(library_text(choose_for(graph, "sm_90", options)), "");
   const std::string with_bias = "matmul_cublaslt/" + to_string(CublasLtCall{130101, {}, 2, -1, 0, {1}});
   options.forced = {{"*", with_bias}};  // not what this step computes
-  EXPECT_EQ(choose_for(graph, "sm_90", options).library.call, "");
+  EXPECT_EQ(library_text(choose_for(graph, "sm_90", options)), "");
   options.forced = {{"*", name}};
-  EXPECT_EQ("matmul_cublaslt/" + choose_for(graph, "sm_90", options).library.call, name);
+  EXPECT_EQ("matmul_cublaslt/" + library_text(choose_for(graph, "sm_90", options)), name);
 }
 
 TEST(Choose, epilogues_that_a_library_can_compute) {
@@ -181,10 +187,10 @@ TEST(Choose, convolutions_and_attention_of_a_library) {
   attention.add_output(attention.add(Op::attention, operands, {{"scale", 0.125}}), "y");
   const std::string call = "91901 attention workspace 16 engine 1";
   const KernelCall found = chosen(attention, "attention_cudnn/" + call);
-  EXPECT_EQ(found.library.call, call);
-  EXPECT_EQ(found.library.workspace_bytes, 16);
-  EXPECT_EQ(found.kernel, "attention_wgmma");  // what runs where the library is not wanted
-  EXPECT_EQ(chosen(attention, "conv_cudnn/91901 conv workspace 0 engine 1").library.call, "");
+  EXPECT_EQ(library_text(found), call);
+  EXPECT_EQ(std::get<LibraryRun>(found.what).workspace_bytes, 16);
+  EXPECT_EQ(own_row(found)->row, "attention_wgmma");  // what runs where the library is not wanted
+  EXPECT_EQ(library_text(chosen(attention, "conv_cudnn/91901 conv workspace 0 engine 1")), "");
 
   // Operands are stored with channels innermost, and the result if asked for.
   const auto convolution = [](bool turned) {
@@ -202,10 +208,10 @@ TEST(Choose, convolutions_and_attention_of_a_library) {
     return graph;
   };
   const std::string with_bias = "conv_cudnn/91901 conv bias 2 workspace 0 engine 1";
-  EXPECT_EQ("conv_cudnn/" + chosen(convolution(true), with_bias).library.call, with_bias);
-  EXPECT_EQ(chosen(convolution(false), with_bias).library.call, "");
+  EXPECT_EQ("conv_cudnn/" + library_text(chosen(convolution(true), with_bias)), with_bias);
+  EXPECT_EQ(library_text(chosen(convolution(false), with_bias)), "");
   const std::string other = "conv_cudnn/91901 conv workspace 0 engine 1";  // without the bias
-  EXPECT_EQ(chosen(convolution(true), other).library.call, "");
+  EXPECT_EQ(library_text(chosen(convolution(true), other)), "");
 }
 
 TEST(Choose, keys_tell_regions_apart_but_not_by_size) {
@@ -215,6 +221,7 @@ TEST(Choose, keys_tell_regions_apart_but_not_by_size) {
     const ValueId c = region.body.add_constant(Array::scalar_f64(DType::f32, constant));
     region.body.add_output(region.body.add(Op::add, {x, c}), "y");
     KernelCall call;
+    call.what = RowCall();
     return problem_key(call, "matmul", &region, Target::from_name("sm_90"), {}).region;
   };
   EXPECT_EQ(key(4, 1.0), key(8, 1.0));

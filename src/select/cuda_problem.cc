@@ -12,11 +12,13 @@ CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& r
   for (size_t i = 0; i < call.inputs.size(); ++i)
     if (std::find(call.outputs.begin(), call.outputs.end(), call.inputs[i]) != call.outputs.end())
       problem.replaced.push_back(static_cast<int32_t>(i));
-  problem.params = call.params;
-  problem.fparams = call.fparams;
   problem.ranges = &ranges;
   problem.arch = arch;
-  problem.variant = call.variant;
+  if (const RowCall* row = own_row(call)) {
+    problem.params = row->params;
+    problem.fparams = row->fparams;
+    problem.variant = row->way;
+  }
   return problem;
 }
 

@@ -6,7 +6,8 @@
 
 namespace aicf {
 
-// Without the program of its region. `ranges` must outlive the problem.
+// Without its program; of several calls that share a launch, the windows alone. `ranges` must outlive the
+// problem.
 CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges);
 
 }  // namespace aicf

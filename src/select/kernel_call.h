@@ -1,18 +1,22 @@
-// A call of a kernel: which one runs for which nodes, over which windows of which values, and why. Plain data
-// over value ids of the graph; no buffer, address or code exists yet. call_program.h holds the calls of a
-// graph and of a program.
+// A call: what runs for which nodes, over which windows of which values, and why. Plain data over value ids
+// of the graph; no buffer, address or code exists yet. call_program.h holds the calls of a graph and of a
+// program.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
+#include "base/indirect.h"
 #include "ir/graph.h"
-#include "kernels/custom_kernel.h"
 #include "select/problem_key.h"
 
 namespace aicf {
+
+struct CustomCuda;  // kernels/custom_kernel.h
 
 // A strided view of a value's storage; `root` is the value that owns the bytes (row-major when it was made).
 struct Window {
@@ -27,8 +31,8 @@ struct Window {
 // How a region runs. Barriers between the stages of a CPU region are "same thread"; GPU schedules add scopes
 // here.
 struct Schedule {
-  int inner_rank = 0;                // trailing axes of the domain that one row covers
-  std::vector<int64_t> domain_axes;  // domain axis i is axis domain_axes[i] of the region's full shape
+  int inner_rank = 0;                     // trailing axes of the domain that one row covers
+  std::vector<int64_t> domain_axes = {};  // domain axis i is axis domain_axes[i] of the region's full shape
   bool operator==(const Schedule&) const = default;
 };
 
@@ -39,7 +43,8 @@ struct Region {
   Shape full_shape;  // the shape that every value of the body broadcasts to
 };
 
-// One way to run a call: a row of the kernel table and, where it has several, one of its variants.
+// One way to run a call: a row of the kernel table and, where it has several, one of its ways. Reports and
+// plans name what a call of several runs in the same form.
 struct Candidate {
   std::string kernel, variant;
   double microseconds = 0;  // estimated
@@ -58,38 +63,136 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-// A library's routine that runs in place of the kernel, by the text of its call
-// (kernels/library_call.h).
-struct LibraryUse {
-  std::string call;  // "": none
-  int64_t workspace_bytes = 0;
-  bool operator==(const LibraryUse&) const = default;
+// ---- what runs
+
+// A region's program is all that the call does. An epilogue's gets the products' sums as its first inputs.
+enum class ProgramRole : uint8_t { kRegion, kEpilogue };
+
+struct ProgramUse {
+  ProgramRole role = ProgramRole::kRegion;
+  int index = -1;         // into CallGraph::programs
+  int first_operand = 0;  // the call's input that is the program's first, behind the sums
+  bool operator==(const ProgramUse&) const = default;
 };
 
-inline constexpr char kBundleKernel[] = "bundle";  // KernelCall::kernel of what the pass bundle_calls makes
+// A row of a kernel table.
+struct RowCall {
+  std::string row = {};  // its name
+  std::string way = {};  // of the row; "": it has none, or chooses
+  std::vector<Dim> params = {};
+  std::vector<double> fparams = {};
+  std::optional<Schedule> schedule = {};  // of a region
+  std::vector<ProgramUse> programs = {};
+  bool operator==(const RowCall&) const = default;
+};
+
+// A library's routine.
+struct LibraryRun {
+  std::string text;  // of the routine's call (kernels/library_call.h)
+  int64_t workspace_bytes = 0;
+  RowCall fallback;  // runs where the library is not wanted
+  bool operator==(const LibraryRun&) const = default;
+};
+
+struct KernelCall;
+struct BundleMember;
+
+// Of calls that share one launch (calls/), the inputs and outputs of the whole are theirs, every window once.
+
+// Small calls. Members of one stage run side by side, those of the next begin when all of them have ended.
+struct Bundle {
+  std::vector<BundleMember> members;  // in the order of their stages, which count from 0
+  bool operator==(const Bundle&) const;
+};
+
+// Products that differ in their buffers alone, as the batches of one: calls of one row in one way.
+struct GroupedProducts {
+  std::vector<KernelCall> members;
+  bool operator==(const GroupedProducts&) const;
+};
+
+// A call of a row that makes its first input itself, in every block.
+struct JoinedInput {
+  Indirect<KernelCall> maker, taker;
+  bool operator==(const JoinedInput&) const;
+};
+
+// Control flow: the runtime runs the bodies.
+struct ControlRun {
+  Op kind = Op::if_else;         // or while_loop, scan
+  std::vector<int> bodies = {};  // indices into CallGraph::bodies
+  std::vector<Dim> params = {};  // of the step (plan/control_layout.h)
+  bool operator==(const ControlRun&) const = default;
+};
+
+// An op of the user's.
+struct CustomRun {
+  std::string op;
+  std::vector<Dim> params = {};
+  std::vector<double> fparams = {};
+  std::shared_ptr<const CustomCuda> cuda = {};  // the kernel that the model brings, for a GPU
+  bool operator==(const CustomRun&) const = default;
+};
+
+// None: the call was removed (calls/legality.h).
+using WhatRuns = std::variant<std::monostate, RowCall, LibraryRun, Bundle, GroupedProducts, JoinedInput,
+                              ControlRun, CustomRun>;
 
 struct KernelCall {
-  std::string kernel;
-  std::string variant;  // of the kernel; "": it has none, or chooses
-  LibraryUse library;   // then the kernel is what runs where the library is not wanted
   std::vector<Window> inputs, outputs;
-  std::vector<Dim> params;
-  std::vector<double> fparams;
-  int region = -1;                           // index into CallGraph::programs
-  std::vector<int> bodies;                   // control flow: indices into CallGraph::bodies
-  std::shared_ptr<const CustomCuda> custom;  // the kernel that the model brings, for a GPU
   // Inputs of which an element is read only before the element of an output at the same index is written: an
   // output with the same window may take their memory.
   std::vector<int32_t> elementwise;
-  Schedule schedule;
-  // Calls that share one launch (calls/). The inputs and outputs of the whole are theirs, every
-  // window once. Members of one stage run side by side, those of the next begin when all of them have ended.
-  std::vector<KernelCall> members;
-  int stage = 0;  // of a member; they are in the order of their stages, which count from 0
-  std::string origin;
+  std::vector<std::string> origins;  // the nodes that it came from; joins unite them
+  Choice choice;                     // empty for calls that selection itself makes
   std::string reason;
-  Choice choice;  // empty for calls that selection itself makes
-  bool operator==(const KernelCall&) const = default;
+  WhatRuns what;
+  bool operator==(const KernelCall&) const;
 };
+
+struct BundleMember {
+  KernelCall call;
+  int stage = 0;
+  bool operator==(const BundleMember&) const = default;
+};
+
+// ---- asked of calls
+
+// Names of plans and reports for calls that no single row runs.
+inline constexpr char kBundleKernel[] = "bundle", kProductGroup[] = "matmul_group";
+inline constexpr char kRegionProduct[] = "region_product", kRopeAttention[] = "rope_attention";
+// The row that runs a region as it is.
+inline constexpr std::string_view kRegionRow = "tile";
+
+// The row that runs; null if anything else does.
+const RowCall* row_call(const KernelCall& call);
+RowCall* row_call(KernelCall& call);
+// The same, but of a library's call the row in its place.
+const RowCall* own_row(const KernelCall& call);
+RowCall* own_row(KernelCall& call);
+
+inline bool is_removed(const KernelCall& call) { return call.what.index() == 0; }
+bool is_row(const KernelCall& call, std::string_view row);
+// Whether the row's program plays this role.
+bool has_program(const KernelCall& call, ProgramRole role);
+// Whether it is a region and nothing else.
+bool is_region(const KernelCall& call);
+
+// The row that runs the region with this program as it is.
+RowCall region_row(Schedule schedule, int program);
+
+// The calls that a launch consists of, with their stages; none if it is one call.
+struct StagedCall {
+  const KernelCall* call;
+  int stage;
+};
+std::vector<StagedCall> members_of(const KernelCall& call);
+
+// What runs, as plans and reports name it: {"custom:my::op", ""}, {"bundle", "3 calls in 1 stage"}.
+Candidate named(const KernelCall& call);
+// The nodes that it came from. Of calls side by side, those of the first and the last.
+std::string origin_text(const KernelCall& call);
+// Those of several calls.
+std::vector<std::string> united_origins(const KernelCall& first, const KernelCall& second);
 
 }  // namespace aicf

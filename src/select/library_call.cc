@@ -114,9 +114,8 @@ class EpilogueReader {
 };
 
 // cuBLASLt: x and y, then the epilogue's operands, a bias along the last axis.
-std::optional<LibraryCall> cublaslt_form(const KernelCall& call, const BoundCall& step,
-                                         const Region& region) {
-  if (!call.params.empty()) return std::nullopt;  // a product in tf32
+std::optional<LibraryCall> cublaslt_form(const BoundCall& step, const Region& region) {
+  if (!step.params.empty()) return std::nullopt;  // a product in tf32
   const auto epilogue = EpilogueReader(region.body, step.inputs, 2, -1).read();
   if (!epilogue) return std::nullopt;
   CublasLtCall form;
@@ -152,11 +151,12 @@ std::optional<LibraryCall> conv_form(const BoundCall& step, const Region* region
 std::optional<BoundCall> plain_step(const KernelCall& call) {
   BoundCall step;
   if (!plain_args(call.inputs, step.inputs) || !plain_args(call.outputs, step.outputs)) return std::nullopt;
-  for (const Dim& param : call.params) {
+  const RowCall& row = *own_row(call);
+  for (const Dim& param : row.params) {
     if (!param.is_constant()) return std::nullopt;
     step.params.push_back(*param.constant());
   }
-  step.fparams = call.fparams;
+  step.fparams = row.fparams;
   return step;
 }
 
@@ -165,7 +165,7 @@ std::optional<LibraryCall> library_form(const KernelCall& call, std::string_view
   if (call.inputs.size() < 2 || call.outputs.size() != 1) return std::nullopt;
   const auto step = plain_step(call);
   if (!step) return std::nullopt;
-  if (op == "matmul") return region != nullptr ? cublaslt_form(call, *step, *region) : std::nullopt;
+  if (op == "matmul") return region != nullptr ? cublaslt_form(*step, *region) : std::nullopt;
   if (op == "conv") return conv_form(*step, region);
   CudnnCall attention;
   attention.op = CudnnOp::kAttention;

@@ -15,7 +15,8 @@ namespace aicf {
 // for one size, and a size of a range must give what a compile for just that size gives.
 std::optional<LibraryCall> library_form(const KernelCall& call, std::string_view op, const Region* region);
 
-// The call's windows and params as plain numbers; nullopt if one is symbolic or has too many axes.
+// The windows and params of a call of a row as plain numbers; nullopt if one is symbolic or has too many
+// axes.
 std::optional<BoundCall> plain_step(const KernelCall& call);
 
 }  // namespace aicf

@@ -133,17 +133,17 @@ void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inpu
   if (rows.empty()) throw no_kernel(node);
   call.inputs = std::move(inputs);
   call.outputs = std::move(outputs);
-  call.origin = origin_of(node);
-  call.params = problem.params;
+  call.origins = {origin_of(node)};
+  call.what = RowCall{.params = problem.params};
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
-    call.params = {packed_shape[0], packed_shape[1]};
+    own_row(call)->params = {packed_shape[0], packed_shape[1]};
     call.reason += ", weights packed at load";
     call.inputs[1] = pack(weights, packed_shape, node);
   }
   if (epilogue != nullptr) {
-    set_elementwise(call, 2);
-    call.region = static_cast<int>(result_.regions.size());
-    result_.regions.push_back(std::move(*epilogue));
+    constexpr size_t kOperands = 2;  // x and y
+    set_elementwise(call, kOperands);
+    add_epilogue(call, std::move(*epilogue), kOperands);
   }
   result_.calls.push_back(std::move(call));
 }
@@ -155,12 +155,14 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   std::vector<const KernelRow*> rows = target_.candidates(problem);
   if (rows.empty()) throw no_kernel(node);
   KernelCall call;
-  call.origin = origin_of(node);
+  const std::string origin = origin_of(node);
+  call.origins = {origin};
+  RowCall& row = call.what.emplace<RowCall>();
   for (ValueId id : operands)
     if (id != kNoValue) call.inputs.push_back(window(id));
   const bool weights_turned = target_.is_cuda() && reads_weights_last(operands[1]);
-  if (weights_turned) call.inputs[1] = weights_last(operands[1], call.origin);
-  fill_params(conv.graph, conv.node, *rows[0], call.params, call.fparams);
+  if (weights_turned) call.inputs[1] = weights_last(operands[1], origin);
+  fill_params(conv.graph, conv.node, *rows[0], row.params, row.fparams);
   for (ValueId id : extras)
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
@@ -168,19 +170,26 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     call.reason += ", weights packed at load";
-    call.inputs[0] = channels_last(operands[0], call.origin);
-    call.inputs[1] = pack_conv(call.inputs[1], conv, call.origin);
-    call.params.clear();
-    fill_params(conv.graph, conv.node, *packed, call.params, call.fparams);
+    call.inputs[0] = channels_last(operands[0], origin);
+    call.inputs[1] = pack_conv(call.inputs[1], conv, origin);
+    RowCall& own = *own_row(call);
+    own.params.clear();
+    fill_params(conv.graph, conv.node, *packed, own.params, own.fparams);
   }
   if (weights_turned) call.reason += ", weights channels-last at load";
   if (epilogue != nullptr) {
+    const size_t own_inputs = call.inputs.size() - extras.size();
     // In which order a library reads and writes them is not known.
-    if (call.library.call.empty()) set_elementwise(call, call.inputs.size() - extras.size());
-    call.region = static_cast<int>(result_.regions.size());
-    result_.regions.push_back(std::move(*epilogue));
+    if (row_call(call) != nullptr) set_elementwise(call, own_inputs);
+    add_epilogue(call, std::move(*epilogue), own_inputs);
   }
   result_.calls.push_back(std::move(call));
+}
+
+void Selector::add_epilogue(KernelCall& call, Region epilogue, size_t first_operand) {
+  own_row(call)->programs = {
+      {ProgramRole::kEpilogue, static_cast<int>(result_.regions.size()), static_cast<int>(first_operand)}};
+  result_.regions.push_back(std::move(epilogue));
 }
 
 Window Selector::channels_last(ValueId id, const std::string& origin) {

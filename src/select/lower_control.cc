@@ -21,21 +21,24 @@ Graph Selector::without_kept_values(const Graph& body, size_t carried, std::vect
 
 void Selector::lower_control(const Node& node) {
   KernelCall call;
-  call.kernel = std::string(op_info(node.op).name);
-  call.origin = origin_of(node);
+  call.origins = {origin_of(node)};
   call.reason = "the runtime runs its bodies";
   for (ValueId id : node.operands)
-    call.inputs.push_back(dense_operand(id, call.origin, "bodies read dense memory"));
+    call.inputs.push_back(dense_operand(id, call.origins[0], "bodies read dense memory"));
   const bool scans = node.op == Op::scan;
   const size_t carried = scans                       ? static_cast<size_t>(node.attrs.get_int("carried"))
                          : node.op == Op::while_loop ? node.operands.size()
                                                      : 0;
-  if (scans) call.params = {Dim(static_cast<int64_t>(carried)), Dim(node.attrs.get_bool("reverse") ? 1 : 0)};
+  ControlRun control{.kind = node.op};
+  if (scans)
+    control.params = {Dim(static_cast<int64_t>(carried)), Dim(node.attrs.get_bool("reverse") ? 1 : 0)};
   for (size_t i = 0; i < node.bodies.size(); ++i) {
-    call.bodies.push_back(static_cast<int>(bodies_.size()));
+    control.bodies.push_back(static_cast<int>(bodies_.size()));
     const bool advances = node.op != Op::if_else && i + 1 == node.bodies.size();
-    bodies_.push_back(advances ? without_kept_values(node.bodies[i], carried, call.params) : node.bodies[i]);
+    bodies_.push_back(advances ? without_kept_values(node.bodies[i], carried, control.params)
+                               : node.bodies[i]);
   }
+  call.what = std::move(control);
   add_dense_call(std::move(call), node, "bodies write dense memory");
 }
 

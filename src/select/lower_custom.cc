@@ -4,20 +4,21 @@
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/custom_kernel.h"
 #include "select/layout.h"
 
 namespace aicf {
 
 void Selector::lower_custom(const Node& node) {
   KernelCall call;
-  call.kernel = std::string(kCustomPrefix) + node.attrs.get_str("name");
-  call.origin = origin_of(node);
+  call.origins = {origin_of(node)};
   call.reason = "the user's op";
-  for (int64_t param : node.attrs.get_ints("params")) call.params.emplace_back(param);
-  call.fparams = node.attrs.get_floats("fparams");
-  if (target_.is_cuda()) call.custom = custom_cuda(node);
+  CustomRun custom{.op = node.attrs.get_str("name"), .fparams = node.attrs.get_floats("fparams")};
+  for (int64_t param : node.attrs.get_ints("params")) custom.params.emplace_back(param);
+  if (target_.is_cuda()) custom.cuda = custom_cuda(node);
+  call.what = std::move(custom);
   for (ValueId id : node.operands)
-    call.inputs.push_back(dense_operand(id, call.origin, "a custom op reads dense memory"));
+    call.inputs.push_back(dense_operand(id, call.origins[0], "a custom op reads dense memory"));
   add_dense_call(std::move(call), node, "a custom op writes dense memory");
 }
 
@@ -43,7 +44,7 @@ void Selector::add_dense_call(KernelCall call, const Node& node, const std::stri
     }
     call.outputs.push_back(to);
   }
-  const std::string origin = call.origin;
+  const std::string origin = origin_text(call);
   result_.calls.push_back(std::move(call));
   for (const auto& [from, to] : copies) emit_copy(from, to, origin, reason);
 }

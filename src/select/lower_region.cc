@@ -81,8 +81,7 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
                              std::string reason) {
   const auto rank = static_cast<int64_t>(region.full_shape.size());
   KernelCall call;
-  call.kernel = "tile";
-  Schedule& schedule = call.schedule;
+  Schedule schedule;
   if (inner_axes.empty() && !outputs.empty()) schedule.domain_axes = walking_order(outputs[0]);
   for (int64_t axis = 0; axis < rank && schedule.domain_axes.size() < static_cast<size_t>(rank); ++axis)
     if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end())
@@ -97,15 +96,14 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   for (const Window& w : inputs) call.inputs.push_back(to_domain(w));
   for (const Window& w : outputs) call.outputs.push_back(to_domain(w));
   if (inner_axes.empty() || (target_.is_cuda() && ends_with_result(region.body))) set_elementwise(call, 0);
-  call.params = {Dim(schedule.inner_rank)};
-  call.region = static_cast<int>(result_.regions.size());
-  call.origin = std::move(origin);
+  call.origins = {std::move(origin)};
   call.reason = std::move(reason);
+  call.what = region_row(std::move(schedule), static_cast<int>(result_.regions.size()));
   call.choice.candidates = {
-      {call.kernel, "", estimate_microseconds(call, call.kernel, target_, options_.ranges)}};
+      {std::string(kRegionRow), "", estimate_microseconds(call, kRegionRow, target_, options_.ranges)}};
   // There is nothing to choose, but a forced choice may name what runs.
   for (const ForcedChoice& forced : options_.forced)
-    if (is_meant(forced, call, call.kernel) && forced.candidate == call.kernel)
+    if (is_meant(forced, call, kRegionRow) && forced.candidate == kRegionRow)
       call.choice.source = ChoiceSource::kForced;
   result_.regions.push_back(std::move(region));
   result_.calls.push_back(std::move(call));

@@ -396,11 +396,12 @@ std::vector<TileProgram> generate_tile_programs(const CallGraph& calls) {
   std::vector<TileProgram> code(calls.regions.size());
   for (const auto* list : {&calls.init_calls, &calls.calls})
     for (const KernelCall& call : *list)
-      if (call.region >= 0) {
-        const auto index = static_cast<size_t>(call.region);
-        code[index] = generate_tile_program(calls.regions[index], call.schedule);
-        check_tile_program(code[index]);
-      }
+      if (const RowCall* row = own_row(call))
+        for (const ProgramUse& use : row->programs) {
+          const auto index = static_cast<size_t>(use.index);
+          code[index] = generate_tile_program(calls.regions[index], row->schedule.value_or(Schedule()));
+          check_tile_program(code[index]);
+        }
   return code;
 }
 

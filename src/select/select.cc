@@ -161,8 +161,9 @@ void Selector::lower_by_table(const Node& node) {
       out = row_window(out, graph_.shape(node.operands[0]).size(), {node.attrs.get_int("axis")});
     call.outputs.push_back(out);
   }
-  fill_params(graph_, node, *rows[0], call.params, call.fparams);
-  call.origin = origin_of(node);
+  RowCall& row = call.what.emplace<RowCall>();
+  fill_params(graph_, node, *rows[0], row.params, row.fparams);
+  call.origins = {origin_of(node)};
   choose(call, problem.family, rows, nullptr, target_, options_);
   result_.calls.push_back(std::move(call));
 }

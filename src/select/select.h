@@ -9,7 +9,7 @@
 
 namespace aicf {
 
-// `bodies` gets the graphs that calls of control flow run, by KernelCall::bodies, which are selected on their
+// `bodies` gets the graphs that calls of control flow run, by ControlRun::bodies, which are selected on their
 // own; null: there are none, or they do not matter.
 CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options = {},
                          std::vector<Graph>* bodies = nullptr);

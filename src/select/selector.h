@@ -108,6 +108,8 @@ class Selector {
   // `node` has the results and the origin, `operands` are values of this graph.
   void lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
                   std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras);
+  // Its own operands are those from number `first_operand` on.
+  void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
   Window channels_last(ValueId id, const std::string& origin);
 

@@ -87,7 +87,7 @@ const KernelCall* Selector::find_packing(const KernelCall& wanted) const {
   const auto [first, last] = packings_.equal_range(wanted.inputs[0].root);
   const auto at = std::find_if(first, last, [&](const auto& known) {
     const KernelCall& done = result_.init_calls[known.second];
-    return done.kernel == wanted.kernel && done.inputs == wanted.inputs && done.params == wanted.params;
+    return done.inputs == wanted.inputs && done.what == wanted.what;
   });
   return at == last ? nullptr : &result_.init_calls[at->second];
 }
@@ -118,13 +118,13 @@ bool Selector::reads_weights_last(ValueId w) const {
 Window Selector::weights_last(ValueId id, const std::string& origin) {
   const Window& w = window(id);
   KernelCall call;
-  call.kernel = "conv_w_channels_last";
+  call.what = RowCall{.row = "conv_w_channels_last"};
   call.inputs = {w};
   if (const KernelCall* done = find_packing(call)) return done->outputs[0];
   const TensorType type{w.dtype, w.sizes};
   const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + root_name(w.root));
   call.outputs = {ordered_window(extra.root, type, channels_last_order(w.sizes.size()))};
-  call.origin = origin;
+  call.origins = {origin};
   call.reason = "weights channels-last at load";
   return add_packing(std::move(call));
 }
@@ -132,16 +132,15 @@ Window Selector::weights_last(ValueId id, const std::string& origin) {
 Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
   const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
   KernelCall call;
-  call.kernel = "pack_conv_w_f32";
+  call.what = RowCall{.row = "pack_conv_w_f32", .params = {Dim(groups)}};
   call.inputs = {w};
-  call.params = {Dim(groups)};
   if (const KernelCall* done = find_packing(call)) return done->outputs[0];
   int64_t k = 1;
   for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
   call.outputs = {add_extra(ExtraValue::Kind::kPacked,
                             {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}},
                             "packed " + root_name(w.root))};
-  call.origin = origin;
+  call.origins = {origin};
   call.reason = "weights packed at load";
   return add_packing(std::move(call));
 }
@@ -184,13 +183,13 @@ const KernelRow* Selector::find_packed(Problem problem) const {
 
 Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
   KernelCall call;
-  call.kernel = "pack_matmul_y_f32";
+  call.what = RowCall{.row = "pack_matmul_y_f32"};
   call.inputs = parts;
   if (const KernelCall* done = find_packing(call)) return done->outputs[0];
   const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
   call.outputs = {
       add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + root_name(parts[0].root))};
-  call.origin = origin_of(node);
+  call.origins = {origin_of(node)};
   call.reason = "weights packed at load";
   return add_packing(std::move(call));
 }

@@ -76,11 +76,16 @@ Trial trial_of(const ProblemKey& key, const KernelCall& call, const std::vector<
   }
   for (Window& w : own.outputs) trial.outputs.push_back(w = roots.add(w));
   if (region) {
-    own.region = 0;
+    own_row(own)->programs[0].index = 0;
     trial.regions.push_back(*region);
   }
   trial.calls.push_back(std::move(own));
   return trial;
+}
+
+std::optional<Region> region_of(const RowCall& row, const CallGraph& calls) {
+  return row.programs.empty() ? std::nullopt
+                              : std::optional(calls.regions[static_cast<size_t>(row.programs[0].index)]);
 }
 
 // ---- the reference ----
@@ -135,8 +140,8 @@ Problem problem_of_call(const KernelCall& call, const std::string& family, bool 
   problem.family = family;
   for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
   for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
-  problem.params = call.params;
-  problem.fparams = call.fparams;
+  problem.params = row_call(call)->params;
+  problem.fparams = row_call(call)->fparams;
   problem.has_program = has_program;
   return problem;
 }
@@ -145,16 +150,15 @@ Problem problem_of_call(const KernelCall& call, const std::string& family, bool 
 bool split_reference(Trial& trial, const std::string& family, const Target& target) {
   KernelCall& whole = trial.calls[0];
   const Region& region = trial.regions[0];
-  const size_t own = whole.inputs.size() - (region.body.inputs().size() - 1);
+  const auto own = static_cast<size_t>(row_call(whole)->programs[0].first_operand);
   KernelCall product = whole, tile;
   product.inputs.resize(own);
-  product.region = -1;
+  row_call(product)->programs.clear();
   const auto root = static_cast<ValueId>(whole.inputs.size() + whole.outputs.size());
   product.outputs = {row_major_window(root, {whole.inputs[0].dtype, region.full_shape})};
   const auto rows = target.candidates(problem_of_call(product, family, false));
   if (rows.empty()) return false;
-  product.kernel = rows.back()->name;
-  tile.kernel = "tile";
+  row_call(product)->row = rows.back()->name;
   tile.inputs = product.outputs;
   tile.inputs.insert(tile.inputs.end(), whole.inputs.begin() + static_cast<std::ptrdiff_t>(own),
                      whole.inputs.end());
@@ -166,10 +170,9 @@ bool split_reference(Trial& trial, const std::string& family, const Target& targ
       return false;
     }
   const auto rank = static_cast<int64_t>(region.full_shape.size());
-  tile.params = {Dim(rank)};
-  tile.schedule.inner_rank = static_cast<int>(rank);
-  for (int64_t axis = 0; axis < rank; ++axis) tile.schedule.domain_axes.push_back(axis);
-  tile.region = 0;
+  Schedule schedule{.inner_rank = static_cast<int>(rank)};
+  for (int64_t axis = 0; axis < rank; ++axis) schedule.domain_axes.push_back(axis);
+  tile.what = region_row(std::move(schedule), 0);
   trial.calls = {std::move(product), std::move(tile)};
   return true;
 }
@@ -187,11 +190,12 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
       join_rows(calls, target, options);
     }
     for (const KernelCall& call : calls.calls) {
-      if (!call.choice.key || is_joined_kernel(call.kernel)) continue;
+      const RowCall* row = own_row(call);
+      if (!call.choice.key || row == nullptr || is_joined_kernel(row->row)) continue;
       const auto [at, fresh] = known.emplace(to_string(*call.choice.key), problems.size());
       if (fresh) {
-        TuneProblem problem{*call.choice.key, call.origin, 0, call.choice.candidates, call, std::nullopt};
-        if (call.region >= 0) problem.region = calls.regions[static_cast<size_t>(call.region)];
+        TuneProblem problem{*call.choice.key,      origin_text(call), 0, call.choice.candidates, call,
+                            region_of(*row, calls)};
         problems.push_back(std::move(problem));
       }
       ++problems[at->second].uses;
@@ -213,10 +217,8 @@ Trial TrialMaker::candidate(const TuneProblem& problem, const Candidate& candida
   for (const Graph& entry : program_.entries) {
     const CallGraph calls = select_kernels(entry, target_, options);
     for (const KernelCall& made : calls.calls)
-      if (made.choice.key == problem.key && made.kernel == candidate.kernel)
-        return trial_of(
-            problem.key, made, calls.init_calls,
-            made.region < 0 ? std::nullopt : std::optional(calls.regions[static_cast<size_t>(made.region)]));
+      if (made.choice.key == problem.key && is_row(made, candidate.kernel))
+        return trial_of(problem.key, made, calls.init_calls, region_of(*row_call(made), calls));
   }
   AICF_CHECK(false, "a candidate that selection does not give: " + to_string(candidate));
 }
@@ -230,18 +232,19 @@ std::optional<Trial> TrialMaker::reference(const TuneProblem& problem) const {
   Trial trial = trial_of(problem.key, plain.calls[0], {}, std::nullopt);
   KernelCall& call = trial.calls[0];
   const bool half = is_half(call.inputs[0].dtype);
-  call.variant.clear();
-  call.library = {};
+  call.what = RowCall(*own_row(call));
+  RowCall& row = *row_call(call);
+  row.way.clear();
   for (auto* list : {&call.inputs, &call.outputs, &trial.operands, &trial.outputs})
     for (Window& w : *list) w.dtype = raised(w.dtype, half);
   if (problem.region) {
     trial.regions = {raised_region(*problem.region, half)};
-    call.region = 0;
+    row.programs[0].index = 0;
   }
   const std::string& family = problem.key.op;
   const auto rows = target_.candidates(problem_of_call(call, family, problem.region.has_value()));
   if (!rows.empty()) {
-    call.kernel = rows.back()->name;
+    row.row = rows.back()->name;
     return trial;
   }
   if (!problem.region || !split_reference(trial, family, target_)) return std::nullopt;

@@ -32,9 +32,11 @@ std::map<ValueId, int64_t> root_bytes(const Trial& trial, const SymbolValues& si
 std::vector<TileProgram> programs_of(const Trial& trial) {
   std::vector<TileProgram> programs(trial.regions.size());
   for (const KernelCall& call : trial.calls)
-    if (call.region >= 0)
-      programs[static_cast<size_t>(call.region)] =
-          generate_tile_program(trial.regions[static_cast<size_t>(call.region)], call.schedule);
+    if (const RowCall* row = own_row(call))
+      for (const ProgramUse& use : row->programs) {
+        const auto index = static_cast<size_t>(use.index);
+        programs[index] = generate_tile_program(trial.regions[index], row->schedule.value_or(Schedule()));
+      }
   return programs;
 }
 
@@ -83,7 +85,8 @@ void TrialRun::add_buffers(const Trial& trial, const CodedGraph& code) {
   bytes_[kWorkspaceRoot] = std::max<int64_t>(workspace, 1);
   bytes_[kLibraryRoot] = 1;
   for (const KernelCall& call : trial.calls)
-    bytes_[kLibraryRoot] = std::max(bytes_[kLibraryRoot], call.library.workspace_bytes);
+    if (const auto* library = std::get_if<LibraryRun>(&call.what))
+      bytes_[kLibraryRoot] = std::max(bytes_[kLibraryRoot], library->workspace_bytes);
   for (const auto& [root, bytes] : bytes_) {
     offset_[root] = copy_bytes_;
     copy_bytes_ += align_up(bytes);
@@ -111,19 +114,21 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
   for (int64_t copy = 0; copy < copies_; ++copy)
     for (size_t i = 0; i < calls.size(); ++i) {
       const KernelCall& call = calls[i];
+      const RowCall& row = *own_row(call);
       Step step;
-      step.kernel = call.kernel;
-      step.variant = call.variant;
+      step.kernel = row.row;
+      step.variant = row.way;
       for (const Window& w : call.inputs)
         step.inputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
       for (const Window& w : call.outputs)
         step.outputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
-      if (!call.library.call.empty()) step.library = {call.library.call, index_of(kLibraryRoot, 0)};
-      step.params = call.params;
-      step.fparams = call.fparams;
-      step.origin = call.origin;
+      if (const auto* library = std::get_if<LibraryRun>(&call.what))
+        step.library = {library->text, index_of(kLibraryRoot, 0)};
+      step.params = row.params;
+      step.fparams = row.fparams;
+      step.origin = origin_text(call);
       if (launches.empty()) {
-        if (call.region >= 0) step.program = call.region;
+        if (!row.programs.empty()) step.program = row.programs[0].index;
       } else {
         step.module = launches[i].module;
         step.launches = launches[i].launches;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "calls/call_windows.h"
 #include "select/layout.h"
 
 namespace aicf::testing {
@@ -190,8 +191,8 @@ class CallDrawer {
 
   void add_call(bool last = false) {
     KernelCall call;
-    call.kernel = "k";
-    call.origin = std::to_string(calls_.calls.size());
+    call.what = RowCall{.row = "k"};
+    call.origins = {std::to_string(calls_.calls.size())};
     for (int i = last ? 2 : below(3); i >= 0; --i) call.inputs.push_back(input());
     for (int i = !last && chance(20) ? 1 : 0; i >= 0; --i) {
       const Window w = last && !parts_.empty() ? taken(parts_) : last ? Window() : output(call);
@@ -207,8 +208,8 @@ class CallDrawer {
   // The outputs are the last values that were read, or one that nothing else reads.
   void add_outputs() {
     KernelCall call;
-    call.kernel = "k";
-    call.origin = "last";
+    call.what = RowCall{.row = "k"};
+    call.origins = {"last"};
     call.inputs = {input()};
     const ValueId root = fresh();
     call.outputs = {whole(root)};
@@ -226,15 +227,8 @@ class CallDrawer {
     for (size_t i = 0; i + 1 < calls_.calls.size(); ++i) {
       if (!chance(8)) continue;
       KernelCall bundle;
-      bundle.kernel = kBundleKernel;
-      bundle.members = {calls_.calls[i], calls_.calls[i + 1]};
-      bundle.members[1].stage = 1;
-      for (const KernelCall& member : bundle.members) {
-        for (const auto& [own, all] :
-             {std::pair(&member.inputs, &bundle.inputs), std::pair(&member.outputs, &bundle.outputs)})
-          for (const Window& w : *own)
-            if (std::find(all->begin(), all->end(), w) == all->end()) all->push_back(w);
-      }
+      bundle.what = Bundle{{BundleMember{calls_.calls[i], 0}, BundleMember{calls_.calls[i + 1], 1}}};
+      for (const auto& [member, stage] : members_of(bundle)) add_member(*member, bundle);
       calls_.calls[i] = std::move(bundle);
       calls_.calls.erase(calls_.calls.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     }
@@ -260,7 +254,7 @@ class CallDrawer {
         own.push_back(
             row_major_window(static_cast<ValueId>(static_cast<int>(call.inputs.size() + own.size())), type));
         KernelCall step;
-        step.kernel = "k";
+        step.what = RowCall{.row = "k"};
         step.inputs = {operands[static_cast<size_t>(below(operands.size()))]};
         if (i == 1) step.inputs.push_back(own[own.size() - 2]);
         step.outputs = {own.back()};
@@ -271,7 +265,7 @@ class CallDrawer {
     }
     body.placement.resize(operands.size());
     body.constant.resize(operands.size() + own.size(), false);
-    call.bodies = {static_cast<int>(calls_.bodies.size())};
+    call.what = ControlRun{.bodies = {static_cast<int>(calls_.bodies.size())}};
     calls_.bodies.push_back(static_cast<int32_t>(program_.graphs.size()));
     program_.graphs.push_back(std::move(body));
   }

@@ -39,17 +39,20 @@ SymbolicRun::SymbolicRun(const CallProgram& program, size_t graph, Grain grain, 
   for (const ValueId root : outputs_) kept_[static_cast<size_t>(root)] = true;
   for (const KernelCall& call : own.calls) {
     std::vector<Act>& acts = calls_.emplace_back();
-    if (call.members.empty()) acts.push_back(act_of(call, program, own));
-    for (const KernelCall& member : call.members) acts.push_back(act_of(member, program, own));
+    const std::vector<StagedCall> members = members_of(call);
+    if (members.empty()) acts.push_back(act_of({&call, 0}, program, own));
+    for (const StagedCall& member : members) acts.push_back(act_of(member, program, own));
   }
 }
 
-SymbolicRun::Act SymbolicRun::act_of(const KernelCall& call, const CallProgram& program,
+SymbolicRun::Act SymbolicRun::act_of(const StagedCall& staged, const CallProgram& program,
                                      const CallGraph& graph) const {
-  Act act{call.stage, {}, {}, {}};
+  const KernelCall& call = *staged.call;
+  Act act{staged.stage, {}, {}, {}};
   for (const Window& w : call.inputs) act.reads.push_back(touched(w));
   for (const Window& w : call.outputs) act.writes.push_back(touched(w));
-  for (const int body : call.bodies)
+  const auto* control = std::get_if<ControlRun>(&call.what);
+  for (const int body : control == nullptr ? std::vector<int>() : control->bodies)
     act.bodies.emplace_back(program, static_cast<size_t>(graph.bodies[static_cast<size_t>(body)]),
                             Grain::kElements, size_);
   return act;

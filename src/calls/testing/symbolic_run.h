@@ -45,7 +45,7 @@ class SymbolicRun {
   };
 
   Touched touched(const Window& w) const;
-  Act act_of(const KernelCall& call, const CallProgram& program, const CallGraph& graph) const;
+  Act act_of(const StagedCall& staged, const CallProgram& program, const CallGraph& graph) const;
   uint64_t run_call(size_t call, uint64_t id, ValueId changed, std::vector<Tokens>& memory) const;
   uint64_t run_body(const Act& act, uint64_t id, const std::vector<Tokens>& memory,
                     std::vector<Tokens>& written) const;

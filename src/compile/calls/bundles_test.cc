@@ -25,7 +25,7 @@ class Flow {
  public:
   Flow(const Program& program, const char* target) : s_(select_calls(program, target)) {
     std::vector<KernelCall>& calls = s_.calls.calls;
-    for (size_t i = 0; i < calls.size(); ++i) calls[i].origin = std::to_string(i);
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].origins = {std::to_string(i)};
     before_ = calls;
     bundle_calls(s_.calls, s_.target, s_.options);
   }
@@ -100,14 +100,15 @@ std::vector<Place> places(const Flow& flow) {
   std::vector<Place> found(flow.before().size());
   std::vector<int> runs(flow.before().size());
   const auto note = [&](const KernelCall& call, size_t launch, int stage) {
-    const auto number = static_cast<size_t>(std::stoi(call.origin));
+    const auto number = static_cast<size_t>(std::stoi(origin_text(call)));
     found[number] = {launch, stage};
     ++runs[number];
   };
   for (size_t i = 0; i < flow.after().size(); ++i) {
     const KernelCall& call = flow.after()[i];
-    if (call.members.empty()) note(call, i, 0);
-    for (const KernelCall& member : call.members) note(member, i, member.stage);
+    const std::vector<StagedCall> members = members_of(call);
+    if (members.empty()) note(call, i, 0);
+    for (const auto& [member, stage] : members) note(*member, i, stage);
   }
   EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), static_cast<std::ptrdiff_t>(runs.size()));
   return found;
@@ -141,8 +142,9 @@ TEST(Bundles, KeepCallsThatShareMemoryInOrder) {
               << target << ", seed " << seed << ", calls " << a << " and " << b;
         }
       for (const KernelCall& call : flow.after()) {
-        members += call.members.size();
-        staged += !call.members.empty() && call.members.back().stage > 0;
+        const std::vector<StagedCall> own = members_of(call);
+        members += own.size();
+        staged += !own.empty() && own.back().stage > 0;
       }
     }
   EXPECT_GT(members, 500u);  // the programs have something to bundle, side by side and in stages
@@ -172,7 +174,7 @@ constexpr char kDiamond[] = R"(program {
 TEST(Bundles, RunIndependentCallsSideBySide) {
   const Flow flow(parse(kDiamond), "sm_90");
   ASSERT_EQ(flow.after().size(), 1u);
-  const std::vector<KernelCall>& members = flow.after()[0].members;
+  const std::vector<StagedCall> members = members_of(flow.after()[0]);
   ASSERT_EQ(members.size(), 3u);
   EXPECT_EQ(members[0].stage, 0);
   EXPECT_EQ(members[1].stage, 0);

@@ -88,11 +88,10 @@ TEST(GroupProducts, ResultsAreThoseOfTheProductsApart) {
 // 12 products have 24 tensor maps of 128 bytes, sizes have 128, and the rest of 4 KiB are pointers.
 TEST(GroupProducts, ArgumentsAreAsFewAsAKernelTakes) {
   KernelCall group;
-  group.members.resize(12);
   group.inputs.resize(100);
   group.outputs.resize(12);
-  EXPECT_TRUE(arguments_fit(group));
-  EXPECT_FALSE(arguments_fit(group, 1));
+  EXPECT_TRUE(arguments_fit(group, 12));
+  EXPECT_FALSE(arguments_fit(group, 12, 1));
 }
 
 }  // namespace

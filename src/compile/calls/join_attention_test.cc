@@ -59,7 +59,7 @@ std::vector<KernelCall> calls_of(const Case& c, const char* target, std::vector<
 
 bool joined(const std::vector<KernelCall>& calls) {
   return std::any_of(calls.begin(), calls.end(),
-                     [](const KernelCall& call) { return call.kernel == "matmul_attention"; });
+                     [](const KernelCall& call) { return is_row(call, "matmul_attention"); });
 }
 
 // BERT-base's and one whose heads are shallow, 32 and 64 sequences.

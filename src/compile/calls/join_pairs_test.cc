@@ -102,7 +102,7 @@ std::vector<KernelCall> calls_of(const Program& program, const char* target = "s
 }
 
 bool joined(const std::vector<KernelCall>& calls) {
-  return calls.size() == 1 && calls[0].kernel == "matmul_pair";
+  return calls.size() == 1 && is_row(calls[0], "matmul_pair");
 }
 
 TEST(JoinPairs, WhereTheResultsOfTwoProductsMeet) {
@@ -150,7 +150,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
       calls_of(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
   ASSERT_TRUE(joined(forced));
   EXPECT_EQ(forced[0].choice.source, ChoiceSource::kForced);
-  EXPECT_EQ(forced[0].variant, "wgmma 256x128 stages 4 warpgroups 2");
+  EXPECT_EQ(row_call(forced[0])->way, "wgmma 256x128 stages 4 warpgroups 2");
   const ProblemKey key = calls_of(program)[0].choice.key.value();
   const auto recorded = [&](const std::string& choice) {
     Records records;
@@ -161,7 +161,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
   const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
   ASSERT_TRUE(joined(calls));
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
-  EXPECT_EQ(calls[0].variant, "wgmma 256x128 stages 4 warpgroups 2");
+  EXPECT_EQ(row_call(calls[0])->way, "wgmma 256x128 stages 4 warpgroups 2");
 }
 
 std::vector<Net> nets() {

@@ -60,13 +60,13 @@ std::vector<KernelCall> calls_of(const Program& program, const char* target,
 
 size_t joined(const std::vector<KernelCall>& calls) {
   return static_cast<size_t>(std::count_if(
-      calls.begin(), calls.end(), [](const KernelCall& call) { return call.kernel == "matmul_rows"; }));
+      calls.begin(), calls.end(), [](const KernelCall& call) { return is_row(call, "matmul_rows"); }));
 }
 
 TEST(JoinRows, WhereClustersCoverRowsAndItPays) {
   const std::vector<KernelCall> calls = calls_of(large(Sum::kDropped), "sm_90");
   ASSERT_EQ(calls.size(), 1u);
-  EXPECT_EQ(calls[0].kernel, "matmul_rows");
+  EXPECT_EQ(row_call(calls[0])->row, "matmul_rows");
   EXPECT_EQ(calls[0].inputs.size(), 6u);
   EXPECT_EQ(calls[0].outputs.size(), 1u);
   for (const char* target : {"sm_80", "sm_89"}) EXPECT_EQ(joined(calls_of(large(Sum::kDropped), target)), 0u);
@@ -97,7 +97,7 @@ TEST(JoinRows, ChoicesDecide) {
   const std::vector<KernelCall> calls = calls_of(small, "sm_90", {{"*", "matmul_rows"}});
   ASSERT_EQ(joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kForced);
-  EXPECT_EQ(calls[0].variant, calls[0].choice.candidates[calls[0].choice.chosen].variant);
+  EXPECT_EQ(row_call(calls[0])->way, calls[0].choice.candidates[calls[0].choice.chosen].variant);
 }
 
 // A record of the product's problem decides: one of the joined kernel joins where estimates would not, one of
@@ -148,7 +148,7 @@ const std::vector<Case>& cases() {
 std::string unsplit(const Program& program) {
   for (const KernelCall& call : calls_of(program, "sm_90", {{"matmul", "matmul_tensor_core"}}))
     for (const Candidate& candidate : call.choice.candidates)
-      if (call.kernel == "matmul_tensor_core" && candidate.variant.starts_with("wgmma") &&
+      if (is_row(call, "matmul_tensor_core") && candidate.variant.starts_with("wgmma") &&
           candidate.variant.find("splits") == std::string::npos)
         return to_string(candidate);
   return "";

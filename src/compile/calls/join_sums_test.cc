@@ -50,7 +50,7 @@ Calls calls_of(const Program& program, const char* target, std::vector<ForcedCho
 
 const KernelCall* product_of(const Calls& calls) {
   for (const KernelCall& call : calls.calls)
-    if (call.kernel == "matmul_tensor_core") return &call;
+    if (is_row(call, "matmul_tensor_core")) return &call;
   return nullptr;
 }
 
@@ -66,7 +66,8 @@ TEST(JoinSums, OfWhatAProductStores) {
   const KernelCall& product = *product_of(calls);
   EXPECT_EQ(product.outputs[1].sizes, (Shape{Dim(4096), Dim(768)}));
   EXPECT_EQ(product.outputs[1].strides, (std::vector<Dim>{Dim(0), Dim(1)}));
-  const TileInstr& last = calls.programs[static_cast<size_t>(product.region)].stages[0].back();
+  const TileInstr& last =
+      calls.programs[static_cast<size_t>(row_call(product)->programs[0].index)].stages[0].back();
   EXPECT_EQ(last.op, TileOp::store);
   EXPECT_EQ(last.imm_i, 1);
 }
@@ -107,7 +108,8 @@ TEST(JoinSums, OfOneResultOfAProduct) {
   program.entries.push_back(std::move(graph));
   const Calls calls = calls_of(program, "sm_90");
   ASSERT_NE(product_of(calls), nullptr);
-  const auto& stage = calls.programs[static_cast<size_t>(product_of(calls)->region)].stages[0];
+  const auto& stage =
+      calls.programs[static_cast<size_t>(row_call(*product_of(calls))->programs[0].index)].stages[0];
   EXPECT_EQ(std::count_if(stage.begin(), stage.end(), is_sum_over_rows), 1);
 }
 

@@ -180,7 +180,7 @@ TEST(JoinUpdates, UpdatesThatNeedOneAnotherLeaveAllAsItWas) {
   group_products(s.calls, s.target, s.options);
   const auto kernels = [&] {
     std::vector<std::string> names;
-    for (const KernelCall& call : s.calls.calls) names.push_back(call.kernel);
+    for (const KernelCall& call : s.calls.calls) names.push_back(named(call).kernel);
     return names;
   };
   const std::vector<std::string> before = kernels();

@@ -19,13 +19,13 @@ inline Window window_of(const KeyOperand& operand, ValueId root) {
 }
 
 // The whole numbers of a key are params, the others fparams; "-" says that there are none.
-inline void set_params(KernelCall& call, const std::string& text) {
+inline void set_params(RowCall& row, const std::string& text) {
   std::istringstream numbers(text == "-" ? "" : text);
   for (std::string number; numbers >> number;) {
     if (number.find("0x") == std::string::npos)
-      call.params.emplace_back(std::stoll(number));
+      row.params.emplace_back(std::stoll(number));
     else
-      call.fparams.push_back(std::strtod(number.c_str(), nullptr));
+      row.fparams.push_back(std::strtod(number.c_str(), nullptr));
   }
 }
 
@@ -38,11 +38,12 @@ inline std::vector<Candidate> candidates_of(const ProblemKey& key) {
     call.inputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
   for (const KeyOperand& operand : key.outputs)
     call.outputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
-  set_params(call, key.params);
+  RowCall& row = call.what.emplace<RowCall>();
+  set_params(row, key.params);
   for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
   for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
-  problem.params = call.params;
-  problem.fparams = call.fparams;
+  problem.params = row.params;
+  problem.fparams = row.fparams;
   const Target target = Target::from_name(key.target);
   return list_candidates(call, target.candidates(problem), target, {});
 }

@@ -1,0 +1,112 @@
+#include "select/kernel_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/op.h"
+#include "kernels/custom_kernel.h"
+
+namespace aicf {
+namespace {
+
+// "a … b"
+constexpr char kBetween[] = " … ";
+
+template <typename Call>
+auto own_row_of(Call& call) {
+  auto* library = std::get_if<LibraryRun>(&call.what);
+  return library != nullptr ? &library->fallback : std::get_if<RowCall>(&call.what);
+}
+
+std::string bundle_way(const Bundle& bundle) {
+  const int stages = bundle.members.empty() ? 0 : bundle.members.back().stage + 1;
+  return std::to_string(bundle.members.size()) + " calls in " + std::to_string(stages) +
+         (stages == 1 ? " stage" : " stages");
+}
+
+struct Name {
+  Candidate operator()(std::monostate) const { return {}; }
+  Candidate operator()(const RowCall& row) const { return {row.row, row.way}; }
+  Candidate operator()(const LibraryRun& library) const { return (*this)(library.fallback); }
+  Candidate operator()(const Bundle& bundle) const { return {kBundleKernel, bundle_way(bundle)}; }
+  Candidate operator()(const GroupedProducts& group) const {
+    return {kProductGroup, group.members.empty() ? "" : named(group.members[0]).variant};
+  }
+  Candidate operator()(const JoinedInput& joined) const {
+    const bool region = has_program(*joined.maker, ProgramRole::kRegion);
+    return {region ? kRegionProduct : kRopeAttention, named(*joined.taker).variant};
+  }
+  Candidate operator()(const ControlRun& control) const {
+    return {std::string(op_info(control.kind).name), ""};
+  }
+  Candidate operator()(const CustomRun& custom) const { return {std::string(kCustomPrefix) + custom.op, ""}; }
+};
+
+}  // namespace
+
+bool Bundle::operator==(const Bundle& other) const { return members == other.members; }
+bool GroupedProducts::operator==(const GroupedProducts& other) const { return members == other.members; }
+bool JoinedInput::operator==(const JoinedInput& other) const {
+  return *maker == *other.maker && *taker == *other.taker;
+}
+bool KernelCall::operator==(const KernelCall&) const = default;
+
+const RowCall* row_call(const KernelCall& call) { return std::get_if<RowCall>(&call.what); }
+RowCall* row_call(KernelCall& call) { return std::get_if<RowCall>(&call.what); }
+const RowCall* own_row(const KernelCall& call) { return own_row_of(call); }
+RowCall* own_row(KernelCall& call) { return own_row_of(call); }
+
+bool is_row(const KernelCall& call, std::string_view row) {
+  const RowCall* own = row_call(call);
+  return own != nullptr && own->row == row;
+}
+
+bool has_program(const KernelCall& call, ProgramRole role) {
+  const RowCall* own = own_row(call);
+  return own != nullptr && std::any_of(own->programs.begin(), own->programs.end(),
+                                       [&](const ProgramUse& use) { return use.role == role; });
+}
+
+bool is_region(const KernelCall& call) {
+  return is_row(call, kRegionRow) && has_program(call, ProgramRole::kRegion);
+}
+
+RowCall region_row(Schedule schedule, int program) {
+  RowCall row{.row = std::string(kRegionRow), .params = {Dim(schedule.inner_rank)}};
+  row.schedule = std::move(schedule);
+  row.programs = {{ProgramRole::kRegion, program, 0}};
+  return row;
+}
+
+std::vector<StagedCall> members_of(const KernelCall& call) {
+  std::vector<StagedCall> members;
+  if (const auto* bundle = std::get_if<Bundle>(&call.what)) {
+    for (const BundleMember& member : bundle->members) members.push_back({&member.call, member.stage});
+  } else if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
+    for (const KernelCall& member : group->members) members.push_back({&member, 0});
+  } else if (const auto* joined = std::get_if<JoinedInput>(&call.what)) {
+    members = {{&*joined->maker, 0}, {&*joined->taker, 1}};
+  }
+  return members;
+}
+
+Candidate named(const KernelCall& call) { return std::visit(Name(), call.what); }
+
+std::string origin_text(const KernelCall& call) {
+  const std::vector<StagedCall> members = members_of(call);
+  if (!members.empty() && !std::holds_alternative<JoinedInput>(call.what)) {
+    const std::string first = origin_text(*members.front().call);
+    return members.size() == 1 ? first : first + kBetween + origin_text(*members.back().call);
+  }
+  std::string text;
+  for (size_t i = 0; i < call.origins.size(); ++i) text += (i > 0 ? kBetween : "") + call.origins[i];
+  return text;
+}
+
+std::vector<std::string> united_origins(const KernelCall& first, const KernelCall& second) {
+  std::vector<std::string> origins = first.origins;
+  origins.insert(origins.end(), second.origins.begin(), second.origins.end());
+  return origins;
+}
+
+}  // namespace aicf
