@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "ir/text.h"
+#include "runtime/cuda/library_handles.h"
 #include "runtime/cuda/testing/fake_libcuda.h"
 #include "runtime/executable.h"
 #include "runtime/open_device.h"
@@ -312,6 +313,34 @@ TEST_F(CudaDevice, ADeviceThatDoesNotOpenIsNotHeld) {
     fake.failing = "cuStreamCreate";
     EXPECT_THROW(open_device({"cuda"}), EnvironmentError);
     EXPECT_EQ(fake.contexts, 0);
+  });
+}
+
+// A context that ends and comes again has the address of the one before.
+TEST_F(CudaDevice, HandlesOfLibrariesKeepTheirContext) {
+  in_process([](FakeCuda& fake) {
+    static int made = 0, status = 0;
+    cuda::LibraryHandles handles("a library", "create", [](void** handle) {
+      *handle = &made;
+      return ++made, status;
+    });
+    status = 1;
+    {
+      const auto gpu = open_device({"cuda"});
+      EXPECT_EQ(error_of([&] { handles.current(); }).code, ErrorCode::kE_library_failed);
+    }
+    EXPECT_EQ(fake.contexts, 0) << "of a handle that is none";
+    status = made = 0;
+    for (int round = 0; round < 2; ++round) {
+      const auto gpu = open_device({"cuda"});
+      EXPECT_EQ(handles.current(), &made);
+      EXPECT_EQ(handles.current(), &made);
+    }
+    EXPECT_EQ(made, 1);
+    EXPECT_EQ(fake.contexts, 1) << "or else the handle's is gone";
+    const auto other = open_device({"cuda:1"});
+    EXPECT_EQ(handles.current(), &made);
+    EXPECT_EQ(made, 2);
   });
 }
 

@@ -24,6 +24,7 @@ Driver load_driver() {
   library.load(d.primary_release, "cuDevicePrimaryCtxRelease_v2");
   library.load(d.set_current, "cuCtxSetCurrent");
   library.load(d.get_current, "cuCtxGetCurrent");
+  library.load(d.current_device, "cuCtxGetDevice");
   library.load(d.context_synchronize, "cuCtxSynchronize");
   library.load(d.memory_info, "cuMemGetInfo_v2");
   library.load(d.allocate, "cuMemAlloc_v2");

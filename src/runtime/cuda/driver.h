@@ -112,6 +112,7 @@ struct Driver {
   int (*primary_release)(Device);
   int (*set_current)(Context);
   int (*get_current)(Context*);
+  int (*current_device)(Device*);
   int (*context_synchronize)();
   int (*memory_info)(size_t* free, size_t* total);
   int (*allocate)(Address*, size_t);

@@ -19,7 +19,17 @@ void* LibraryHandles::current() {
   AICF_CUDA(driver().get_current(&context));
   const std::lock_guard<std::mutex> lock(mutex_);
   void*& handle = handles_[context];
-  if (handle == nullptr) check_library_status(create_(&handle), library_, create_name_);
+  if (handle != nullptr) return handle;
+  Device device = 0;
+  if (context != nullptr) {
+    AICF_CUDA(driver().current_device(&device));
+    AICF_CUDA(driver().primary_retain(&context, device));
+  }
+  void* made = nullptr;
+  const int status = create_(&made);
+  if (status != 0 && context != nullptr) driver().primary_release(device);
+  check_library_status(status, library_, create_name_);
+  handle = made;
   return handle;
 }
 

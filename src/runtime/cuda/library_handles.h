@@ -11,7 +11,8 @@ namespace aicf::cuda {
 // library_failed unless `status` is 0.
 void check_library_status(int status, const char* library, const char* call);
 
-// Handles live as long as the process.
+// Handles live as long as the process, and so does the primary context of each, which they hold: the driver
+// gives a later one the same address, and a handle of one that has ended is no handle of that.
 class LibraryHandles {
  public:
   using Create = int (*)(void**);

@@ -30,6 +30,8 @@ void make(Handle* handle, int& alive) {
   ++alive;
 }
 
+Context current = nullptr;
+
 void* host(Address address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
@@ -59,10 +61,15 @@ AICF_FAKE(cuDeviceGetAttribute, (int* value, int attribute, Device), {
            : attribute == kCacheBytes     ? 50 << 20
                                           : 132;
 })
-AICF_FAKE(cuDevicePrimaryCtxRetain, (Context * context, Device), { make(context, fake_cuda.contexts); })
+AICF_FAKE(cuDevicePrimaryCtxRetain, (Context * context, Device device), {
+  *context = reinterpret_cast<Context>(uintptr_t{0x1000} + static_cast<uintptr_t>(device));
+  ++fake_cuda.contexts;
+})
 AICF_FAKE(cuDevicePrimaryCtxRelease_v2, (Device), { --fake_cuda.contexts; })
-AICF_FAKE(cuCtxSetCurrent, (Context))
-AICF_FAKE(cuCtxGetCurrent, (Context * context), { *context = nullptr; })
+AICF_FAKE(cuCtxSetCurrent, (Context context), { current = context; })
+AICF_FAKE(cuCtxGetCurrent, (Context * context), { *context = current; })
+AICF_FAKE(cuCtxGetDevice, (Device * device),
+          { *device = static_cast<Device>(reinterpret_cast<uintptr_t>(current) - 0x1000); })
 AICF_FAKE(cuCtxSynchronize, ())
 AICF_FAKE(cuMemGetInfo_v2, (size_t* free, size_t* total), { *free = *total = size_t{1} << 36; })
 
