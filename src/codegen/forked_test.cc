@@ -259,6 +259,25 @@ TEST(Forked, a_death_at_the_limit_on_memory_says_so) {
   expect_no_child();
 }
 
+// A signal ends a write into a full pipe when all but one byte has gone.
+TEST(Forked, the_last_byte_arrives_after_an_interruption) {
+  constexpr size_t kPipe = 1 << 16, kBefore = 17;  // bytes: of a pipe, and what stands before a result
+  const First first;
+  const auto work = [&](size_t i) {
+    if (i == 0) return std::string();
+    EXPECT_TRUE(first()) << "it is tried once more";
+    usleep(50'000);
+    struct sigaction noticed = {};
+    noticed.sa_handler = [](int) {};
+    sigaction(SIGALRM, &noticed, nullptr);
+    const itimerval often = {{0, 5000}, {0, 5000}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    return std::string(kPipe + 1 - kBefore, 'x') + (::testing::Test::HasFailure() ? "again" : "");
+  };
+  const auto pause_reading = [](size_t, size_t) { usleep(200'000); };
+  EXPECT_EQ(run_forked(2, 2, work, 30, {{}, pause_reading})[1].size(), kPipe + 1 - kBefore);
+}
+
 TEST(Forked, what_stands_still_is_tried_once_more) {
   const First first;
   const auto work = [&](size_t i) {
