@@ -570,6 +570,8 @@ def evaluate(
                     length = rule.length if rule.kind == "chain" else 1
                     # What the peer's functions keep of a step goes through the steps after it.
                     own = np.maximum(length * unit, 2 * eps(array.dtype)) * wide + rule.absolute
+                    if rule.kind != "chain":  # a function of what f32 makes of the operand
+                        own = np.where(_in_f32(array).astype(array.dtype) == array, 0, own)
                     moved[name] = own + (moved[name] if name in moved else 0)
         if moved:
             bounds = _response(peer, arrays, moved, results)
@@ -617,26 +619,49 @@ def _response(
     moved: Mapping[str, np.ndarray],
     results: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """How far results go when operands move by as much as `moved`: several directions, and twice that."""
+    """How far results go when operands move by as much as `moved`: several directions, and twice that. Of
+    operands about which nothing is known, neither is anything of the results that change with them."""
     rng = np.random.default_rng(1)
     farthest = [np.zeros(r.shape) for r in results]
+    floats = {name: by for name, by in moved.items() if is_float(arrays[name].dtype)}
     for direction in range(4):
         tried = dict(arrays)
-        for name, by in moved.items():
+        for name, by in floats.items():
             array = arrays[name]
             sign = 1.0 if direction == 0 else -1.0 if direction == 1 else rng.choice([-1.0, 1.0], array.shape)
-            if is_float(array.dtype):
-                step = np.asarray(sign * np.where(np.isfinite(by), by, 0))
-                tried[name] = np.asarray(array.astype(np.float64) + step).astype(array.dtype)
-        for i, (there, here) in enumerate(zip(peer(tried), results, strict=True)):
-            if there.shape != here.shape:
-                farthest[i] = np.full(here.shape, np.inf)
-                continue
-            gap = np.abs(there.astype(np.float64) - here.astype(np.float64))
-            gap = np.where(np.isnan(gap), np.where(here == there, 0, np.inf), gap)
-            both = np.isnan(there.astype(np.float64)) & np.isnan(here.astype(np.float64))
-            farthest[i] = np.maximum(farthest[i], np.where(both, 0, gap))
+            step = np.asarray(sign * np.where(np.isfinite(by), by, 0))
+            tried[name] = np.asarray(array.astype(np.float64) + step).astype(array.dtype)
+        for i, gap in enumerate(_gaps(peer(tried), results)):
+            farthest[i] = np.maximum(farthest[i], gap)
+    unknown = {name: ~np.isfinite(by) for name, by in moved.items() if not np.isfinite(by).all()}
+    if unknown.keys() - floats.keys():
+        return [np.full(r.shape, np.inf) for r in results]
+    for put in (1e3, -1e3, np.nan) if unknown else ():
+        tried = {
+            n: np.where(unknown[n], np.asarray(put, a.dtype), a) if n in unknown else a
+            for n, a in arrays.items()
+        }
+        try:
+            gaps = _gaps(peer(tried), results)
+        except Refused:
+            return [np.full(r.shape, np.inf) for r in results]
+        for i, gap in enumerate(gaps):
+            farthest[i] = np.where(gap > 0, np.inf, farthest[i])
     return [2 * f for f in farthest]
+
+
+def _gaps(there: Sequence[np.ndarray], here: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Between results of the peer; infinite where one is not a number or has another shape."""
+    gaps = []
+    for a, b in zip(there, here, strict=True):
+        if a.shape != b.shape:
+            gaps.append(np.full(b.shape, np.inf))
+            continue
+        gap = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        gap = np.where(np.isnan(gap), np.where(a == b, 0, np.inf), gap)
+        both = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
+        gaps.append(np.where(both, 0, gap))
+    return gaps
 
 
 @dataclass

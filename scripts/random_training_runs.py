@@ -170,6 +170,27 @@ def nudge(tensor: Tensor, unit: float, rng: np.random.Generator) -> None:
         tensor.add_((unit * by * (tensor.abs().double() + 0.05)).to(tensor.dtype))
 
 
+def shake(result: Tensor, unit: float, rng: np.random.Generator) -> None:
+    """Lets every step of the backward pass round anew: what is passed on moves by a rounding of itself.
+
+    Terms that cancel in a sum are exact only where all of them are rounded alike.
+    """
+
+    def moved(gradients: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        return tuple(g if g is None else g + g * noise(g) for g in gradients)
+
+    def noise(gradient: Tensor) -> Tensor:
+        by = torch.from_numpy(rng.uniform(-unit, unit, tuple(gradient.shape)))
+        return by.reshape(gradient.shape).to(gradient.dtype)
+
+    found, queue = set(), [result.grad_fn]
+    while queue:
+        if (node := queue.pop()) is not None and node not in found:
+            found.add(node)
+            node.register_prehook(moved)
+            queue += [before for before, _ in node.next_functions]
+
+
 def group_of(plan: Plan, name: str) -> optim.Group | None:
     return next((g for g in plan.groups if name in g.patterns), None)
 
@@ -199,7 +220,8 @@ def torch_run(
 ) -> list[Numbers]:
     """What is known after each call, and last of an evaluation; `start` is the dtype of the net itself.
 
-    With a seed its parameters and inputs are moved by a rounding of `dtype` first. A call also knows, as
+    With a seed its parameters and inputs are moved by a rounding of `dtype` first, and so is what each step
+    of the backward pass gives. A call also knows, as
     `noise.NAME`, how far roundings of gradients alone may carry a parameter: Adam divides a gradient by its
     size, also one that is 0 but for them.
     """
@@ -228,6 +250,8 @@ def torch_run(
         before = {n: b.detach().clone() for n, b in model.named_buffers()}
         with torch.autocast("cpu", torch.bfloat16) if mixed else nullcontext():
             value = model(*given) if loss is None else loss(model(*given[:-1]), given[-1])
+        if seed is not None:
+            shake(value, EPS[dtype], rng)
         value.backward()
         known: Numbers = {"loss": value.detach().double().numpy().copy()}
         for name, parameter in trained.items():

@@ -21,6 +21,24 @@ std::string whole_number(const std::string& text) {
   return "'" + text + "' is no whole number from 0 to 18446744073709551615";
 }
 
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts(1);
+  for (const char c : list) {
+    if (c == ',')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+// "" if all parts say something, or the list is none, which refuse_empty() tells; else what is wrong with it.
+std::string no_empty_part(const std::string& list) {
+  const std::vector<std::string> parts = parts_of(list);
+  if (list.empty() || std::find(parts.begin(), parts.end(), "") == parts.end()) return {};
+  return "a part of '" + list + "' is empty";
+}
+
 // One that means something: 0 and "" stand for what the help says instead.
 template <typename T>
 void show_default(CLI::Option& option, const T& value) {
@@ -51,7 +69,19 @@ void VerbOptions::add_option(const std::string& name, T& target, const std::stri
 
 template <typename T>
 void VerbOptions::add_list(const std::string& name, T& target, const std::string& help) {
-  app_->add_option(name, target, help)->delimiter(',')->allow_extra_args(false)->group(group_);
+  const auto read = [&target](const CLI::results_t& given) {
+    target.clear();
+    for (const std::string& list : given) {
+      if (list.empty()) continue;  // refuse_empty() tells
+      for (const std::string& part : parts_of(list))
+        if (!CLI::detail::lexical_cast(part, target.emplace_back())) return false;
+    }
+    return true;
+  };
+  // Not CLI11's delimiter, which drops empty parts before anything can refuse them.
+  CLI::Option* option = app_->add_option(name, read, help)->allow_extra_args(false)->group(group_);
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->check(no_empty_part);
+  option->type_name(std::string(CLI::detail::type_name<typename T::value_type>()) + ",...");
 }
 
 void VerbOptions::add_flag(const std::string& name, bool& target, const std::string& help) {

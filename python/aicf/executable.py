@@ -159,23 +159,26 @@ class Executable:
         *,
         inputs: Mapping[str, Any] | None = None,
         dims: Mapping[str, int] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
     ) -> VerifyResult:
         """Runs `n` times from the states at load and hashes every output and state, which then are as before.
 
-        Without `inputs` they are made up from `seed`, at the sizes `dims` or the lowest of their ranges.
+        Without `inputs` they are drawn from `seed`, 0 by default, at the sizes `dims` or the lowest of their
+        ranges. Given `inputs` bring their sizes: `dims` and `seed` are refused beside them.
         """
         check_whole("n", n)
-        check_whole("seed", seed, 0, 2**64)
-        check_type("inputs", inputs or {}, Mapping, "arrays by name")
-        check_type("dims", dims or {}, Mapping, '{"batch": 3}')
+        check_whole("seed", 0 if seed is None else seed, 0, 2**64)
+        check_type("inputs", {} if inputs is None else inputs, Mapping, "arrays by name")
+        check_type("dims", {} if dims is None else dims, Mapping, '{"batch": 3}')
         for name, value in (dims or {}).items():
             check_type("dims", name, str, '{"batch": 3}')
             check_whole(f"dims[{name!r}]", value)
         if n < 1:
             raise make_error("bad_option", "verify needs at least one replay", actual=str(n))
+        if inputs or not self.inputs:
+            _refuse_undrawn({"dims": dims or None, "seed": seed})
         sizes = {name: int(size) for name, size in (dims or {}).items()}
-        return VerifyResult(**self._raw.verify(int(n), sizes, int(seed), dict(inputs or {})))
+        return VerifyResult(**self._raw.verify(int(n), sizes, int(seed or 0), dict(inputs or {})))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the .aicf file; it appears by rename."""
@@ -206,6 +209,15 @@ class Executable:
     def weights(self) -> dict[str, Tensor]:
         """Params and initial states by name, sharing memory with the model; they cannot be written."""
         return self._raw.weights()
+
+
+def _refuse_undrawn(options: Mapping[str, Any]) -> None:
+    """bad_option for what only says how inputs are drawn, where none is."""
+    unused = [name for name, value in options.items() if value is not None]
+    if unused:
+        raise make_error(
+            "bad_option", "no input is drawn", value=", ".join(unused), remedy="leave it out, or the inputs"
+        )
 
 
 def _in_order(what: str, arrays: Any, infos: Sequence[TensorInfo]) -> tuple[Any, ...]:

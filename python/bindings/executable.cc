@@ -134,12 +134,23 @@ void load_weights(PyExecutable& self, nb::dict arrays) {
   guard.keep();
 }
 
+// As it is given; nothing for None. unsupported_option for a stream where there are none.
+std::optional<Stream> stream_on(const Executable& exe, nb::handle object) {
+  const std::optional<Stream> stream = stream_of(object);
+  if (stream && exe.model().device().uses_host_memory())
+    throw UserError(ErrorCode::kU_unsupported_option, "a stream of a GPU is given for the CPU")
+        .with_value("stream")
+        .with_actual(std::string(exe.model().device().name()))
+        .with_remedy("leave it out: runs on the CPU have ended when the call returns");
+  return stream;
+}
+
 void run_into(PyExecutable& self, const std::string& entry_name, nb::object given_inputs,
               nb::object given_outputs, nb::object stream, bool wait) {
   const nb::tuple inputs(given_inputs), outputs(given_outputs);
   const std::shared_ptr<Executable> exe = self.exe;
   const EntryPlan& entry = exe->entry(entry_name);
-  const std::optional<Stream> given = stream_of(stream);
+  const std::optional<Stream> given = stream_on(*exe, stream);
   Arguments arguments(exe->model().device(), given ? given : self.stream);
   add_inputs(arguments, entry, inputs, nb::dict());
   arguments.outputs.reserve(outputs.size());
@@ -340,7 +351,8 @@ void bind_executable(nb::module_& module) {
              exe->finish();
            })
       .def(
-          "use_stream", [](PyExecutable& self, nb::object stream) { self.stream = stream_of(stream); },
+          "use_stream",
+          [](PyExecutable& self, nb::object stream) { self.stream = stream_on(*self.exe, stream); },
           nb::arg("stream").none())
       .def("inputs", [](const PyExecutable& self,
                         const std::string& entry) { return describe(self.exe->entry(entry).inputs); })

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 SPEC = [aicf.TensorSpec(("n", 8))]
 DIMS = {"n": "1..8"}
+ROWS = np.ones((2, 8), "f")
 PAIR = [aicf.TensorSpec((4, 3)), aicf.TensorSpec((4, 3))]
 
 
@@ -31,6 +32,10 @@ class Net(nn.Module):
 
 def plus(x: Any) -> Any:
     return x + 1
+
+
+def constant() -> Any:
+    return aicf.ops.iota(shape=(3,), axis=0, dtype="f32")
 
 
 def onnx_model() -> Any:
@@ -152,6 +157,12 @@ CASES: dict[str, Case] = {
     "threads of a step on a GPU": (lambda: train(device="cuda", threads=2), "threads=2"),
     "pure halves without halves": (lambda: train(precision="bf16-pure"), "bf16-pure"),
     "memory of the CPU": (lambda: aicf.load(saved(), device_memory_limit=1 << 20), "cpu"),
+    "seed beside inputs": (lambda: compile_function().verify(2, inputs={"x": ROWS}, seed=0), "seed"),
+    "sizes beside inputs": (lambda: compile_function().verify(2, inputs={"x": ROWS}, dims={"n": 2}), "dims"),
+    "seed without inputs": (lambda: aicf.compile(constant).verify(2, seed=1), "seed"),
+    "inputs of no mapping": (lambda: compile_function().verify(2, inputs=[]), "inputs"),
+    "stream of the CPU": (lambda: compile_function().use_stream(7), "cpu"),
+    "stream of a run on the CPU": (lambda: compile_function().run_into([ROWS], [ROWS * 0], stream=7), "cpu"),
     "heads of a decoder": (lambda: llama(heads=5, kv_heads=2), "5"),
     "windows of a decoder": (lambda: llama(windows=(3, 3)), "windows"),
     "dtype of a decoder": (lambda: llama(dtype="i64"), "i64"),

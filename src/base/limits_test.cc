@@ -110,6 +110,12 @@ TEST(Limits, LiveArraysCountUntilTheyAreFreed) {
   require_memory(1 << 20, "a little");
 }
 
+TEST(Limits, AllThatThereIsMayBeTaken) {
+  const Variable memory("AICF_MAX_MEMORY", "64M");
+  require_memory(64 << 20, "all");
+  EXPECT_EQ(code_of([] { require_memory((64 << 20) + 1, "more"); }), ErrorCode::kU_over_limit);
+}
+
 TEST(Limits, SmallArraysCountTogether) {
   const Variable memory("AICF_MAX_MEMORY", "32M");
   std::vector<Array> arrays;

@@ -1,11 +1,13 @@
 #include "base/out_of_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <fstream>
-#include <limits>
+#include <cstring>
 #include <new>
 #include <string>
 #include <system_error>
@@ -49,11 +51,20 @@ bool met_memory_limit() {
   constexpr int64_t kKilobytesAtOnce = 64 << 10;
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
-  std::ifstream status("/proc/self/status");
-  for (std::string name; status >> name; status.ignore(std::numeric_limits<std::streamsize>::max(), '\n'))
-    if (int64_t most = 0; name == "VmPeak:" && status >> most)
-      return most + kKilobytesAtOnce > static_cast<int64_t>(limit.rlim_cur >> 10);
-  return false;
+  char status[1024];  // the line is among the first twenty
+  const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const ssize_t size = read(file, status, sizeof(status) - 1);
+  close(file);
+  status[std::max<ssize_t>(size, 0)] = '\0';
+  constexpr char kPeak[] = "VmPeak:";
+  const char* at = std::strstr(status, kPeak);
+  if (at == nullptr) return false;
+  int64_t most = 0;  // KiB
+  for (at += std::strlen(kPeak); *at == ' ' || *at == '\t'; ++at) {
+  }
+  for (; *at >= '0' && *at <= '9'; ++at) most = 10 * most + (*at - '0');
+  return most + kKilobytesAtOnce > static_cast<int64_t>(limit.rlim_cur >> 10);
 }
 
 }  // namespace aicf

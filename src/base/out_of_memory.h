@@ -23,7 +23,8 @@ void require_room(uint64_t bytes, const std::string& what);
 void require_room_for_json(uint64_t bytes, const std::string& what);
 
 // Whether the process has come so near to its limit on address space (ulimit -v) that memory may have been
-// refused to it: for what a library reports in words that do not say so.
+// refused to it: for what a library reports in words that do not say so, or by a signal. It takes no memory,
+// and a handler of signals may call it.
 bool met_memory_limit();
 
 // What is printed where there is no memory for an Error.

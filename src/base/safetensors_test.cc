@@ -108,6 +108,16 @@ TEST_F(SafetensorsTest, WhatIsWrittenAheadChangesNothing) {
   }
 }
 
+// The same data, which another alignment puts elsewhere.
+TEST_F(SafetensorsTest, WhatWasWrittenAheadElsewhereIsWrittenAnew) {
+  const Array large(DType::u8, {(16 << 20) + 64});
+  const Array small = Array::from<int64_t>(DType::u8, {3}, {1, 2, 3});
+  SafetensorsWriter writer(path_);
+  writer.write_ahead({{"a", large, 64}, {"b", small, 128}});
+  writer.finish({{"a", large, 64}, {"b", small, 4096}}, {});
+  EXPECT_EQ(read_safetensors(path_).tensors.at("b"), small);
+}
+
 TEST_F(SafetensorsTest, HostileHeadersAreRefused) {
   const std::string ok = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   struct Case {

@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <new>
@@ -77,6 +78,7 @@ struct Board {
     for (auto& process : processes) process = kUnborn;
   }
   std::atomic<size_t> next{0};
+  std::atomic<bool> out_of_memory{false};  // a worker died near its limit
   std::array<std::atomic<pid_t>, kMost> processes{}, unreaped{};
 };
 
@@ -92,6 +94,7 @@ class SharedBoard {
   SharedBoard(const SharedBoard&) = delete;
   SharedBoard& operator=(const SharedBoard&) = delete;
   Board* operator->() const { return board_; }
+  Board& operator*() const { return *board_; }
 
  private:
   Board* board_;
@@ -134,6 +137,29 @@ void wait_for(pid_t process) {
   }
 }
 
+Board* board_of_this_worker = nullptr;
+
+// Of libraries that do not look at what malloc gives.
+void die_of(int signal) {
+  if (met_memory_limit()) board_of_this_worker->out_of_memory = true;
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+// On a stack of its own: that of the worker may have found no room to grow.
+void note_what_kills(Board& board) {
+  board_of_this_worker = &board;
+  alignas(std::max_align_t) static char memory[32 << 10];
+  stack_t stack{};
+  stack.ss_sp = memory;
+  stack.ss_size = sizeof(memory);
+  sigaltstack(&stack, nullptr);
+  struct sigaction noting = {};
+  noting.sa_handler = die_of;
+  noting.sa_flags = SA_ONSTACK | SA_NODEFER;
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS}) sigaction(signal, &noting, nullptr);
+}
+
 class Workers {
  public:
   Workers(const std::vector<size_t>& items, size_t count, const std::function<std::string(size_t)>& work)
@@ -149,9 +175,11 @@ class Workers {
     for (Pipe& pipe : pipes_) pipe.close_write();
     if (first_ < 0) {
       close_pipes();
-      throw EnvironmentError(ErrorCode::kE_io_failed, "cannot start a process to compile in")
+      const bool memory = error == ENOMEM;
+      throw EnvironmentError(memory ? ErrorCode::kE_out_of_memory : ErrorCode::kE_io_failed,
+                             "cannot start a process to compile in")
           .with_actual(std::strerror(error))
-          .with_remedy("raise the limit on processes: ulimit -u");
+          .with_remedy(memory ? "free memory" : "raise the limit on processes: ulimit -u");
     }
   }
   ~Workers() {
@@ -198,12 +226,16 @@ class Workers {
     return messages;
   }
 
+  // Whether that is what a worker died of. Known when its pipe has come to its end.
+  bool out_of_memory() const { return board_->out_of_memory; }
+
  private:
   // The life of the first worker, who forks the others, as do they: forking takes time by the memory of the
   // parent, so a tree of forks is sooner done than a row. Leaves without the parent's exit handlers.
   [[noreturn]] void live() noexcept {
     // What a library remarks there beside its log is no message of ours.
     if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    note_what_kills(*board_);
     size_t self = 0;
     std::vector<std::pair<size_t, pid_t>> children;
     for (size_t end = pipes_.size(); end - self > 1;) {
@@ -242,7 +274,8 @@ class Workers {
   void serve(int pipe, size_t item) const {
     try {
       send(pipe, item, outcome(item));
-    } catch (...) {  // what has no words of ours: the parent tells that a process died
+    } catch (...) {  // what has no words of ours, or no memory for them: the parent tells that a process died
+      if (met_memory_limit()) board_->out_of_memory = true;
       _exit(1);
     }
   }
@@ -316,6 +349,16 @@ class Workers {
   bool done_ = false;
 };
 
+EnvironmentError died(bool out_of_memory) {
+  return EnvironmentError(out_of_memory ? ErrorCode::kE_out_of_memory : ErrorCode::kE_compiler_died,
+                          "compiling did not come to an end")
+      .with_actual(out_of_memory ? "a process that compiles had not enough memory, nor the one in its place"
+                                 : "a process that compiles, and the one in its place, died or stood still")
+      .with_remedy(out_of_memory
+                       ? "free memory, or raise the limit of the process (ulimit -v)"
+                       : "see whether memory was short or a limit on processes was met, and try again");
+}
+
 std::jthread started(const std::function<void()>& work) {
   try {
     return std::jthread(work);
@@ -334,11 +377,9 @@ std::vector<std::string> run_forked(size_t count, size_t processes,
   std::iota(items.begin(), items.end(), 0);
   Messages messages;
   std::jthread helper;
+  bool out_of_memory = false;
   for (int tries = 0; !(items = items_left(items, messages)).empty(); ++tries) {
-    if (tries == kTries)
-      throw EnvironmentError(ErrorCode::kE_compiler_died, "compiling did not come to an end")
-          .with_actual("a process that compiles, and the one in its place, died or stood still")
-          .with_remedy("see whether memory was short or a limit on processes was met, and try again");
+    if (tries == kTries) throw died(out_of_memory);
     const size_t workers = std::clamp(processes, size_t{1}, std::min(items.size(), Board::kMost));
     if (helper.joinable()) helper.join();  // a fork would leave its locks held
     Workers forked(items, workers, work);
@@ -346,6 +387,7 @@ std::vector<std::string> run_forked(size_t count, size_t processes,
     messages.merge(forked.collect(still_seconds, [&](size_t done) {
       if (here.on_done) here.on_done(messages.size() + done, count);
     }));
+    out_of_memory = forked.out_of_memory();
   }
   std::vector<std::string> list;
   for (const auto& [item, message] : messages) {

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "base/error.h"
 
@@ -224,6 +225,57 @@ TEST(Forked, what_dies_is_tried_once_more) {
                           }),
                EnvironmentError);
   expect_no_child();
+}
+
+// A library that does not look at what it gets, and one whose exception finds no memory for its words.
+TEST(Forked, a_death_at_the_limit_on_memory_says_so) {
+  const auto fill = [] {
+    constexpr size_t kPart = 1 << 20;
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(pages * getpagesize()) + 8 * kPart;
+    setrlimit(RLIMIT_AS, &limit);
+    while (mmap(nullptr, kPart, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+    }
+  };
+  const auto code_of = [](const std::function<void()>& dies) {
+    try {
+      run_forked(1, 1, [&](size_t) -> std::string {
+        dies();
+        return "";
+      });
+    } catch (const EnvironmentError& error) {
+      return error.code;
+    }
+    return ErrorCode::kI_check_failed;
+  };
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS})
+    EXPECT_EQ(code_of([&] { fill(), raise(signal); }), ErrorCode::kE_out_of_memory) << signal;
+  EXPECT_EQ(code_of([&] { fill(), throw 3; }), ErrorCode::kE_out_of_memory);
+  EXPECT_EQ(code_of([] { raise(SIGABRT); }), ErrorCode::kE_compiler_died);
+  EXPECT_EQ(code_of([] { throw 3; }), ErrorCode::kE_compiler_died);
+  expect_no_child();
+}
+
+// A signal ends a write into a full pipe when all but one byte has gone.
+TEST(Forked, the_last_byte_arrives_after_an_interruption) {
+  constexpr size_t kPipe = 1 << 16, kBefore = 17;  // bytes: of a pipe, and what stands before a result
+  const First first;
+  const auto work = [&](size_t i) {
+    if (i == 0) return std::string();
+    EXPECT_TRUE(first()) << "it is tried once more";
+    usleep(50'000);
+    struct sigaction noticed = {};
+    noticed.sa_handler = [](int) {};
+    sigaction(SIGALRM, &noticed, nullptr);
+    const itimerval often = {{0, 5000}, {0, 5000}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+    return std::string(kPipe + 1 - kBefore, 'x') + (::testing::Test::HasFailure() ? "again" : "");
+  };
+  const auto pause_reading = [](size_t, size_t) { usleep(200'000); };
+  EXPECT_EQ(run_forked(2, 2, work, 30, {{}, pause_reading})[1].size(), kPipe + 1 - kBefore);
 }
 
 TEST(Forked, what_stands_still_is_tried_once_more) {

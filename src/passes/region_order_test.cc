@@ -109,6 +109,45 @@ class Grower {
   int refused_ = 0, merged_ = 0;
 };
 
+// So many units move before one group that no place is left between it and what stands before it.
+TEST(RegionOrder, PlacesAreMadeAnewWhereNoneIsLeft) {
+  constexpr int kChain = 70'000, kMore = 40;
+  Graph graph;
+  const ValueId x = graph.add_input("x", {DType::f32, {Dim(4)}});
+  NodeId count = 0;
+  const auto add = [&](ValueId a, ValueId b) { return ++count, graph.add(Op::add, {a, b}); };
+  add(x, x);  // what stands before the group
+  const ValueId first = add(x, x);
+  ValueId chain = x;
+  for (int i = 0; i < kChain; ++i) chain = add(chain, x);
+  ValueId last = add(first, chain);
+  std::vector<NodeId> joined{count - 1}, others;
+  for (int i = 0; i < kMore; ++i) {
+    const ValueId other = add(x, x);
+    others.push_back(count - 1);
+    last = add(last, other);
+    joined.push_back(count - 1);
+  }
+  graph.add_output(add(last, chain), "y");
+  Program program;
+  program.entries = {std::move(graph)};
+  const PassContext context{program, kCpu};
+  RegionGroups groups(program.entries[0], context);
+  groups.start(1, false);
+  for (const NodeId id : joined) groups.join(id, 0);
+  for (size_t i = 0; i + 1 < others.size(); i += 2) {
+    groups.start(others[i], false);
+    groups.join(others[i + 1], groups.count() - 1);
+  }
+  const Graph& whole = groups.graph();
+  for (int g = 0; g < groups.count(); ++g)
+    for (const NodeId id : {NodeId{2}, NodeId{kChain}, joined.back(), others.back(), count - 1})
+      if (groups.of(id) != g) {
+        EXPECT_EQ(groups.depends_outside(whole.node(id), g), depends_by_walking(groups, whole.node(id), g))
+            << "node " << id << ", group " << g;
+      }
+}
+
 TEST(RegionOrder, AnswersAreThoseOfAWalkOverTheWholeGraph) {
   int refused = 0, merged = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {

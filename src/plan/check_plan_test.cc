@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "plan/control_layout.h"
 #include "plan/plan.h"
 #include "plan/plan_json.h"
 
@@ -81,6 +82,35 @@ TEST(CheckPlan, ASoundPlanPasses) {
   EXPECT_NO_THROW(check_plan(plan_from_json(plan_to_json(sound_plan()))));
 }
 
+// Bodies within bodies, so many, in one step of the entry.
+Plan nested_plan(int depth) {
+  Plan plan = sound_plan();
+  plan.buckets.clear();
+  EntryPlan entry = plan.entries[0];
+  entry.buffers.resize(2);
+  entry.arena_bytes = 0;
+  entry.steps = {entry.steps[0]};
+  entry.steps[0].inputs = {window(0)};
+  entry.steps[0].outputs = {window(1)};
+  for (int32_t i = 0; i < depth; ++i) {
+    plan.bodies.push_back(entry);
+    plan.bodies.back().name = "body" + std::to_string(i);
+    Step scan;
+    scan.kernel = kScan;
+    scan.params = {Dim(0), Dim(0)};
+    scan.outputs = {window(1)};
+    scan.bodies = {i};
+    entry.steps = {scan};
+  }
+  plan.entries = {entry};
+  return plan;
+}
+
+TEST(CheckPlan, BodiesNestOnlySoDeep) {
+  EXPECT_NO_THROW(check_plan(nested_plan(64)));
+  EXPECT_EQ(code_of(nested_plan(65)), ErrorCode::kU_bad_artifact);
+}
+
 TEST(CheckPlan, NumbersThatNoPlanHasAreRefused) {
   const std::pair<const char*, std::function<void(Plan&, EntryPlan&)>> changes[] = {
       {"a range below 0", [](Plan& p, EntryPlan&) { p.sizes["batch"] = {-1, 8}; }},
@@ -125,6 +155,8 @@ TEST(CheckPlan, NumbersThatNoPlanHasAreRefused) {
        [](Plan&, EntryPlan& e) { e.steps[1].launches[0].tensor_maps = {map_of(-1, 0, 1)}; }},
       {"a map's operand behind the last",
        [](Plan&, EntryPlan& e) {
+         e.steps[1].outputs.push_back(window(1));
+         e.steps[1].outputs.pop_back();  // behind the last lies what looks like one
          const auto operands = static_cast<int32_t>(e.steps[1].inputs.size() + e.steps[1].outputs.size());
          e.steps[1].launches[0].tensor_maps = {map_of(operands, 0, 1)};
        }},

@@ -16,6 +16,14 @@ TEST(Layout, ReshapeOfRowMajorStorageIsAView) {
   EXPECT_TRUE(is_row_major(*window));
 }
 
+TEST(Layout, TheStrideOfAnAxisOfOneElementIsNobodys) {
+  Window window = dense({kBatch, Dim(1), Dim(32)});
+  window.strides[1] = Dim(7);
+  EXPECT_TRUE(is_row_major(window));
+  window.strides[0] = Dim(7);
+  EXPECT_FALSE(is_row_major(window));
+}
+
 TEST(Layout, HeadsSplitFromATransposedViewKeepTheirStrides) {
   const Window transposed = transpose_window(dense({kBatch, Dim(384), kSequence}), {0, 2, 1});
   const auto heads = reshape_window(transposed, {kBatch, kSequence, Dim(12), Dim(32)});

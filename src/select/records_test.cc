@@ -23,12 +23,12 @@ bool always(const Record&, Records::Match) { return true; }
 
 TEST(ProblemKey, text_and_back) {
   ProblemKey key = product(16, 64, 128);
-  key.inputs[0].sizes[0] = {1, 16};
+  key.inputs[0].sizes[0] = {0, 16};
   key.inputs[1].strides = {1, -128};
   key.inputs.push_back({DType::f32, {}, {}, 4});
   const std::string text = to_string(key);
   EXPECT_EQ(text,
-            "sm_90,132,matmul,abc,-,bf16 1..16x128:128x1@16 bf16 128x64:1x-128@16 f32 -:-@4 > bf16 "
+            "sm_90,132,matmul,abc,-,bf16 0..16x128:128x1@16 bf16 128x64:1x-128@16 f32 -:-@4 > bf16 "
             "16x64:64x1@16");
   std::vector<std::string_view> fields;
   for (size_t start = 0, end = 0; end < text.size(); start = end + 1) {

@@ -216,6 +216,22 @@ def test_options_of_compiling_are_refused_with_a_compiled_model(cli: Cli, option
         assert option[0] in error["remedy"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *((*("verify", "m.onnx", *FIXED), "--threads", threads) for threads in ("1,,2", "1,", ",1", ",")),
+        ("bench", "m.onnx", *FIXED, "--against", "onnxruntime,,torch"),
+        ("compile", "m.onnx", *FIXED, "--target", "cpu,,sm_80"),
+        ("compile", "m.onnx", *FIXED, "--target", "cpu,"),
+        ("compile", "m.onnx", "--dim", "batch=1,,8"),
+        ("compile", "m.onnx", "--dim", "batch=1,"),
+    ],
+)
+def test_a_list_has_no_empty_part(cli: Cli, words: tuple[str, ...]) -> None:
+    error = cli.json(*words, code=2)["error"]
+    assert error["code"] in ("AICF-U0001", "AICF-U0601")
+
+
 @pytest.mark.parametrize("verb", ["run", "verify", "bench", "profile"])
 def test_inputs_are_those_of_the_model(cli: Cli, verb: str) -> None:
     np.save(cli.folder / "z.npy", np.zeros((3, 16), np.float32))

@@ -179,6 +179,8 @@ TEST(Bundles, RunIndependentCallsSideBySide) {
   EXPECT_EQ(members[0].stage, 0);
   EXPECT_EQ(members[1].stage, 0);
   EXPECT_EQ(members[2].stage, 1);
+  // Functions that one member each calls stand where they are called.
+  EXPECT_EQ(flow.sources().at(0).find("chosen"), std::string::npos);
 }
 
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.

@@ -142,6 +142,31 @@ TEST(JoinPairs, OnlyProductsOfOneX) {
   EXPECT_EQ(calls_of(program, "sm_90", kAlways).size(), 2u);
 }
 
+// x · g + so many, times x · u + so many others.
+Program sums_that_meet(int of_g, int of_u) {
+  Graph graph("main");
+  const auto input = [&](const std::string& name, int64_t rows, int64_t columns) {
+    return graph.add_input(name, {DType::f16, {Dim(rows), Dim(columns)}});
+  };
+  const ValueId x = input("x", 512, 256);
+  const auto sum = [&](const std::string& name, int count) {
+    ValueId y = graph.add(Op::matmul, {x, input(name, 256, 512)});
+    for (int i = 0; i < count; ++i) y = graph.add(Op::add, {y, input(name + std::to_string(i), 512, 512)});
+    return y;
+  };
+  graph.add_output(graph.add(Op::mul, {sum("g", of_g), sum("u", of_u)}), "y");
+  Program program;
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+TEST(JoinPairs, AsManyOperandsAsAnEpilogueTakes) {
+  const std::vector<KernelCall> most = calls_of(sums_that_meet(10, 10), "sm_90", kAlways);
+  ASSERT_TRUE(joined(most));
+  EXPECT_EQ(most[0].inputs.size() + most[0].outputs.size(), size_t{kMaxTileOperands});
+  EXPECT_FALSE(joined(calls_of(sums_that_meet(10, 11), "sm_90", kAlways)));
+}
+
 TEST(JoinPairs, ChoicesAndRecordsDecide) {
   const Program program = network({});
   EXPECT_FALSE(joined(calls_of(

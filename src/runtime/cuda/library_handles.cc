@@ -49,7 +49,7 @@ void* LibraryHandles::current() {
 void LibraryHandles::destroy(Context context) {
   const auto found = handles_.find(context);
   if (found == handles_.end()) return;
-  destroy_(found->second);
+  if (found->second != nullptr) destroy_(found->second);  // its creation may have failed
   handles_.erase(found);
 }
 
