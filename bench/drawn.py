@@ -41,7 +41,8 @@ COUNTS = {
     ("cuda", "inference"): 16, ("cuda", "train"): 8,
     ("cpu", "inference"): 20, ("cpu", "train"): 10, ("cpu", "int8"): 10, ("cpu", "halves"): 10,
 }  # fmt: skip
-PREPARE_SECONDS, TIME_SECONDS = 240.0, 150.0
+PREPARE_SECONDS, TIME_SECONDS = 400.0, 150.0
+TURN_SECONDS = {"cuda": 12.0, "cpu": 60.0}  # kept for the timing of each problem that is prepared
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Worker:
     process: subprocess.Popen[str]
     log: Path
     until: float
+    cut: bool  # its time ends with the run's, so that being over it says nothing
     stage: str = "start"
     seen: dict[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -85,6 +87,7 @@ class Run:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.begun = time.monotonic()
+        self.untimed: set[int] = set()
         self.path: Path | None = options.output or options.resume
         self.report: dict[str, Any] = {
             **measured_tree(),
@@ -121,10 +124,11 @@ class Run:
         return self.options.seconds - (time.monotonic() - self.begun)
 
     def wanted(self) -> list[int]:
-        """Indices not yet run, as many as problems with a peer are missing."""
+        """Indices not yet run, as many as problems with a peer are missing; what this run had no time for is
+        left to another."""
         done = {r["index"]: r for r in self.mine()}
-        counted = sum("peer_failed" not in r for r in done.values())
-        fresh = (i for i in range(10_000) if i not in done)
+        counted = sum("peer_failed" not in r for r in done.values()) + len(self.untimed)
+        fresh = (i for i in range(10_000) if i not in done and i not in self.untimed)
         return [next(fresh) for _ in range(self.options.count - counted)]
 
     def add(self, record: dict[str, Any]) -> None:
@@ -151,6 +155,7 @@ def installed() -> dict[str, str]:
 
 
 def start(run: Run, problem: Problem, folder: Path, seconds: float, skip: str = "") -> Worker:
+    """`seconds` are left to prepare."""
     options = run.options
     log = folder / f"{problem.index}{'-peer' if skip else ''}.log"
     environment = os.environ | {
@@ -170,7 +175,8 @@ def start(run: Run, problem: Problem, folder: Path, seconds: float, skip: str = 
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
         )
-    return Worker(problem, process, log, time.monotonic() + seconds)
+    until = time.monotonic() + min(seconds, PREPARE_SECONDS)
+    return Worker(problem, process, log, until, seconds < PREPARE_SECONDS)
 
 
 def pump(workers: list[Worker], key: str) -> list[Worker]:
@@ -198,18 +204,20 @@ def wait(worker: Worker, key: str) -> None:
 
 
 def prepare(run: Run, problems: list[Problem], folder: Path) -> list[Worker]:
-    """Programs of several problems, some at once. Where ours ends the process, the peer is made again alone."""
-    seconds = max(10.0, min(PREPARE_SECONDS, run.left() - 20.0))
+    """Programs of several problems, some at once. Where ours ends the process, the peer is made again alone.
+    Those for which there is no time are left to another run."""
+    kept = min(0.5 * run.left(), TURN_SECONDS[run.options.device] * len(problems))
+    end = time.monotonic() + run.left() - kept
     left = [(problem, "") for problem in problems]
     active: list[Worker] = []
     done: list[Worker] = []
-    while left or active:
-        while left and len(active) < run.options.parallel:
+    while (left and time.monotonic() < end) or active:
+        while left and len(active) < run.options.parallel and time.monotonic() < end:
             problem, why = left.pop(0)
-            active.append(start(run, problem, folder, seconds, why))
+            active.append(start(run, problem, folder, end - time.monotonic(), why))
         for worker in pump(active, "prepared"):
             active.remove(worker)
-            if "prepared" not in worker.seen and worker.stage == "ours" and run.left() > 60.0:
+            if "prepared" not in worker.seen and worker.stage == "ours" and not worker.cut:
                 left.append((worker.problem, f"ended its process: {worker.seen['failed']}"))
             else:
                 done.append(worker)
@@ -219,21 +227,14 @@ def prepare(run: Run, problems: list[Problem], folder: Path) -> list[Worker]:
 def measure(run: Run, worker: Worker) -> dict[str, Any] | None:
     """The record of a prepared problem; None: there was no time for it."""
     problem, seen = worker.problem, worker.seen
-    record = problem.as_dict() | {"log": ""}
+    record = problem.as_dict()
     if "prepared" not in seen:
-        if run.left() < 20.0:
-            return None
-        ours_ended = worker.stage == "ours"
-        record |= seen.get("record", {})
-        record["ours" if ours_ended else "peer_failed"] = (
-            {"failed": seen["failed"]} if ours_ended else f"{worker.stage}: {seen['failed']}"
-        )
-        return record
+        return None if worker.cut else record | {"peer_failed": f"{worker.stage}: {seen['failed']}"}
     record |= seen["prepared"]
     if all("failed" in row for row in record["peers"].values()):
         record["peer_failed"] = "; ".join(f"{name}: {row['failed']}" for name, row in record["peers"].items())
         return record
-    if run.left() < 15.0:
+    if run.left() < 10.0:
         return None
     assert worker.process.stdin is not None
     worker.until = time.monotonic() + min(TIME_SECONDS, run.left())
@@ -241,12 +242,13 @@ def measure(run: Run, worker: Worker) -> dict[str, Any] | None:
     worker.process.stdin.flush()
     wait(worker, "timed")
     if "timed" not in seen:
-        if run.left() < 5.0:
-            return None
-        record["ours"] = {**record["ours"], "failed": f"while timed: {seen['failed']}"}
-        return record
+        print(f"{problem.index:3d} {problem.name}\n      not timed: {seen['failed']}", flush=True)
+        return None
     wait(worker, "kernels")
-    record["samples_us"], record["kernels"] = seen["timed"], seen.get("kernels", {"failed": seen.get("failed")})
+    record["samples_us"], record["kernels"] = (
+        seen["timed"],
+        seen.get("kernels", {"failed": seen.get("failed")}),
+    )
     return record
 
 
@@ -262,35 +264,44 @@ def go(run: Run) -> None:
                 worker.end()
                 if record is not None:
                     run.add(record)
-            if all(w.problem.index not in {r["index"] for r in run.mine()} for w in workers):
-                return
+            run.untimed |= set(indices[: options.wave]) - {r["index"] for r in run.mine()}
 
 
 def listed(options: argparse.Namespace) -> None:
     for i in range(options.count):
         problem = draw(options.seed, options.device, options.mode, i)
-        print(f"{i:3d} {problem.third:6s} {1e6 * problem.seconds:8.0f} µs {problem.flops / 1e9:9.3f} GF "
-              f"{problem.bytes / 1e6:9.2f} MB {problem.kernels:5d} kernels  {problem.name}", flush=True)  # fmt: skip
+        sizes = f"{problem.flops / 1e9:9.3f} GF {problem.bytes / 1e6:9.2f} MB {problem.kernels:5d} kernels"
+        print(
+            f"{i:3d} {problem.third:6s} {1e6 * problem.seconds:8.0f} µs {sizes}  {problem.name}", flush=True
+        )
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--device", choices=list(MODES), default="cuda")
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--train", action="store_const", const="train", dest="mode", help="training steps")
     kinds.add_argument("--int8", action="store_const", const="int8", dest="mode", help="quantised nets (CPU)")
-    kinds.add_argument("--halves", action="store_const", const="halves", dest="mode", help="f16 and bf16 (CPU)")
+    kinds.add_argument(
+        "--halves", action="store_const", const="halves", dest="mode", help="f16 and bf16 (CPU)"
+    )
     parser.add_argument("--count", type=int, help="problems; 16, 8 of training; on a CPU 20 and 10")
     parser.add_argument("--list", action="store_true", help="only shows the problems")
     parser.add_argument("--output", type=Path, help="raw samples as JSON")
     parser.add_argument("--resume", type=Path, help="a file to go on from, at the same commit and generator")
     parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
     parser.add_argument("--parallel", type=int, help="problems that prepare at once; 8, on a CPU 1")
-    parser.add_argument("--wave", type=int, help="problems prepared before the first is timed; 16, on a CPU 2")
+    parser.add_argument(
+        "--wave", type=int, help="problems prepared before the first is timed; 16, on a CPU 2"
+    )
     parser.add_argument("--rounds", type=int, default=40, help="pairs of samples, at least 30")
-    parser.add_argument("--threads", type=int, default=physical_cores(), help="of a CPU's programs")
-    parser.add_argument("--aicf", type=Path, default=HERE.parent / "build/bin/aicf", help="for times of kernels")
+    parser.add_argument("--threads", type=int, help="of a CPU's programs: the physical cores; beside a GPU 2")
+    parser.add_argument(
+        "--aicf", type=Path, default=HERE.parent / "build/bin/aicf", help="for times of kernels"
+    )
     options = parser.parse_args()
     options.mode = options.mode or "inference"
     if options.mode not in MODES[options.device]:
@@ -298,6 +309,7 @@ def arguments() -> argparse.Namespace:
     if options.rounds < 30:
         parser.error("--rounds: at least 30 pairs carry a median")
     options.count = options.count or COUNTS[options.device, options.mode]
+    options.threads = options.threads or (2 if options.device == "cuda" else physical_cores())
     options.parallel = options.parallel or (8 if options.device == "cuda" else 1)
     options.wave = options.wave or (16 if options.device == "cuda" else 2)
     return options

@@ -12,10 +12,12 @@ move         what reads and writes memory in an order of its own (norms, softmax
 pointwise    a run of pointwise ops in a row is one kernel, which a compiler would fuse: it reads and writes
              the largest tensor of the run once, and is free where a move of that size follows.
 
-A layer of a recurrent net is the product with all inputs, then for each step a product and a pointwise kernel.
-Views, fills and random numbers are free. A kernel takes `launch + max(FLOPs / rate, bytes / bandwidth)`. A
-contraction fills the device as far as its result has tiles: rate × min(1, 8 tiles / processors) with tiles of
-128 × 128, since libraries split the sum about eight ways. Bytes that fit the cache move at the cache's rate.
+A layer of a recurrent net is the product with all inputs, then for each step a product and a pointwise
+kernel. Views, fills and random numbers are free.
+
+A kernel takes `launch + max(FLOPs / rate, bytes / bandwidth)`. A contraction fills the device as far as its
+result has tiles: rate * min(1, 8 tiles / processors) with tiles of 128 by 128, since libraries split the sum
+about eight ways. Bytes that fit the cache move at the cache's rate.
 
 A training step takes each contraction three times and each other kernel two and a half times, then reads and
 writes weights, gradients and moments once (AdamW 28 bytes a parameter of f32, SGD with momentum 20).
@@ -133,7 +135,9 @@ class _Ops(TorchDispatchMode):
         elif pointwise:
             self._pointwise(max(written, float(max((_size(a) for a in args), default=0))))
         elif name in _BY_INDEX:
-            moved = written if "_" == name[-1] or name.startswith(("index_put", "scatter", "index_add")) else 0.0
+            moved = (
+                written if "_" == name[-1] or name.startswith(("index_put", "scatter", "index_add")) else 0.0
+            )
             rows = float(max((_size(a) for a in args[1:]), default=0)) if moved else written
             self._move(2 * rows + moved, written)
         else:
@@ -165,7 +169,9 @@ class _Attention(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is not torch.nn.functional.scaled_dot_product_attention:
             return func(*args, **kwargs)
-        query, key, value = (args[i] if len(args) > i else kwargs[n] for i, n in enumerate(("query", "key", "value")))
+        query, key, value = (
+            args[i] if len(args) > i else kwargs[n] for i, n in enumerate(("query", "key", "value"))
+        )
         causal = kwargs.get("is_causal", len(args) > 5 and args[5])
         result = query.new_empty(*query.shape[:-1], value.shape[-1])
         pairs = query.numel() / query.shape[-1] * key.shape[-2] / (2 if causal else 1)

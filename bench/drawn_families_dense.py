@@ -19,22 +19,36 @@ WIDTHS = (16, 24, 32, 48, 64, 96, 128, 160, 192, 256, 320)
 
 class _Pair(nn.Sequential):
     def __init__(self, channels: int, out: int, norm: str) -> None:
-        make = {"batch": nn.BatchNorm2d, "group": lambda n: nn.GroupNorm(8, n), "instance": lambda n: nn.InstanceNorm2d(n, affine=True)}[norm]
+        make = {
+            "batch": nn.BatchNorm2d,
+            "group": lambda n: nn.GroupNorm(8, n),
+            "instance": lambda n: nn.InstanceNorm2d(n, affine=True),
+        }[norm]
         layers: list[nn.Module] = []
         for i in range(2):
-            layers += [nn.Conv2d(channels if i == 0 else out, out, 3, padding=1, bias=False), make(out), nn.ReLU()]
+            layers += [
+                nn.Conv2d(channels if i == 0 else out, out, 3, padding=1, bias=False),
+                make(out),
+                nn.ReLU(),
+            ]
         super().__init__(*layers)
 
 
 class _UNet(nn.Module):
-    def __init__(self, width: int, depth: int, norm: str, transposed: bool, channels: int, classes: int) -> None:
+    def __init__(
+        self, width: int, depth: int, norm: str, transposed: bool, channels: int, classes: int
+    ) -> None:
         super().__init__()
         widths = [width << i for i in range(depth + 1)]
-        self.down = nn.ModuleList(_Pair(channels if i == 0 else widths[i - 1], w, norm) for i, w in enumerate(widths))
+        self.down = nn.ModuleList(
+            _Pair(channels if i == 0 else widths[i - 1], w, norm) for i, w in enumerate(widths)
+        )
         self.up = nn.ModuleList(
             nn.ConvTranspose2d(widths[i + 1], widths[i], 2, 2)
             if transposed
-            else nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(widths[i + 1], widths[i], 1))
+            else nn.Sequential(
+                nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(widths[i + 1], widths[i], 1)
+            )
             for i in reversed(range(depth))
         )
         self.join = nn.ModuleList(_Pair(2 * widths[i], widths[i], norm) for i in reversed(range(depth)))
@@ -51,9 +65,16 @@ class _UNet(nn.Module):
 
 
 @family(
-    "unet", "torch", {"batch": BATCHES[:8], "side": SIDES[2:], "width": (8, 16, 24, 32, 48, 64), "depth": (2, 3, 4)},
-    {"norm": ("batch", "group", "instance"), "transposed": (True, False), "channels": (1, 3), "classes": (2, 4)},
-)  # fmt: skip
+    "unet",
+    "torch",
+    {"batch": BATCHES[:8], "side": SIDES[2:], "width": (8, 16, 24, 32, 48, 64), "depth": (2, 3, 4)},
+    {
+        "norm": ("batch", "group", "instance"),
+        "transposed": (True, False),
+        "channels": (1, 3),
+        "classes": (2, 4),
+    },
+)
 def unet(k: Sizes) -> Case:
     side = k["side"] // 16 * 16
     model = _UNet(k["width"], k["depth"], k["norm"], k["transposed"], k["channels"], k["classes"])
@@ -87,7 +108,12 @@ class _MapAttention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, width, high, wide = x.shape
-        q, k, v = self.qkv(self.norm(x)).view(batch, 3, self.heads, width // self.heads, high * wide).transpose(-1, -2).unbind(1)
+        q, k, v = (
+            self.qkv(self.norm(x))
+            .view(batch, 3, self.heads, width // self.heads, high * wide)
+            .transpose(-1, -2)
+            .unbind(1)
+        )
         y = F.scaled_dot_product_attention(q, k, v).transpose(-1, -2).reshape(batch, width, high, wide)
         return x + self.out(y)
 
@@ -98,11 +124,16 @@ class _Diffusion(nn.Module):
         widths, self.width = [width * (i + 1) for i in range(levels)], width
         time = 4 * width
         self.time = nn.Sequential(nn.Linear(width, time), nn.SiLU(), nn.Linear(time, time))
-        self.first, self.last = nn.Conv2d(channels, width, 3, padding=1), nn.Conv2d(width, channels, 3, padding=1)
+        self.first, self.last = (
+            nn.Conv2d(channels, width, 3, padding=1),
+            nn.Conv2d(width, channels, 3, padding=1),
+        )
         self.down = nn.ModuleList(_TimeBlock(widths[max(0, i - 1)], w, time) for i, w in enumerate(widths))
         self.shrink = nn.ModuleList(nn.Conv2d(w, w, 3, 2, 1) for w in widths[:-1])
         self.middle, self.attend = _TimeBlock(widths[-1], widths[-1], time), _MapAttention(widths[-1], heads)
-        self.up = nn.ModuleList(_TimeBlock(2 * widths[i], widths[max(0, i - 1)], time) for i in reversed(range(levels)))
+        self.up = nn.ModuleList(
+            _TimeBlock(2 * widths[i], widths[max(0, i - 1)], time) for i in reversed(range(levels))
+        )
         self.norm = nn.GroupNorm(8, width)
 
     def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
@@ -120,9 +151,16 @@ class _Diffusion(nn.Module):
 
 
 @family(
-    "diffusion_unet", "torch", {"batch": BATCHES[:8], "side": (16, 24, 32, 40, 64, 80, 128), "width": (16, 32, 48, 64, 96, 128), "levels": (1, 2, 3, 4)},
+    "diffusion_unet",
+    "torch",
+    {
+        "batch": BATCHES[:8],
+        "side": (16, 24, 32, 40, 64, 80, 128),
+        "width": (16, 32, 48, 64, 96, 128),
+        "levels": (1, 2, 3, 4),
+    },
     {"heads": (1, 2, 4), "channels": (3, 4)},
-)  # fmt: skip
+)
 def diffusion_unet(k: Sizes) -> Case:
     side = k["side"] // 8 * 8
     model = _Diffusion(k["width"], k["levels"], k["heads"], k["channels"])
@@ -169,9 +207,16 @@ class _Dit(nn.Module):
 
 
 @family(
-    "diffusion_transformer", "torch", {"batch": BATCHES[:10], "side": (8, 16, 24, 32, 40, 64), "heads": (2, 3, 4, 6, 8, 12), "depth": (1, 2, 4, 6, 8, 12)},
+    "diffusion_transformer",
+    "torch",
+    {
+        "batch": BATCHES[:10],
+        "side": (8, 16, 24, 32, 40, 64),
+        "heads": (2, 3, 4, 6, 8, 12),
+        "depth": (1, 2, 4, 6, 8, 12),
+    },
     {"patch": (2, 4), "head": (32, 64, 72)},
-)  # fmt: skip
+)
 def diffusion_transformer(k: Sizes) -> Case:
     model = _Dit(k["side"], k["patch"], k["heads"] * k["head"], k["heads"], k["depth"])
     return Case(model, [floats("x", k["batch"], 4, k["side"], k["side"]), floats("time", k["batch"])])
@@ -181,7 +226,11 @@ class _Up(nn.Module):
     def __init__(self, width: int, out: int, mode: str) -> None:
         super().__init__()
         self.norm = nn.GroupNorm(8, width)
-        self.up = nn.ConvTranspose2d(width, out, 4, 2, 1) if mode == "transposed" else nn.Conv2d(width, out, 3, padding=1)
+        self.up = (
+            nn.ConvTranspose2d(width, out, 4, 2, 1)
+            if mode == "transposed"
+            else nn.Conv2d(width, out, 3, padding=1)
+        )
         self.mode = mode
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -190,13 +239,22 @@ class _Up(nn.Module):
 
 
 @family(
-    "picture_decoder", "torch", {"batch": BATCHES[:10], "side": (4, 8, 12, 16, 24, 32), "width": (16, 32, 64, 96, 128, 256), "levels": (1, 2, 3)},
+    "picture_decoder",
+    "torch",
+    {
+        "batch": BATCHES[:10],
+        "side": (4, 8, 12, 16, 24, 32),
+        "width": (16, 32, 64, 96, 128, 256),
+        "levels": (1, 2, 3),
+    },
     {"mode": ("transposed", "nearest", "bilinear"), "latent": (4, 16)},
-)  # fmt: skip
+)
 def picture_decoder(k: Sizes) -> Case:
     widths = [max(16, k["width"] >> i) // 8 * 8 for i in range(k["levels"] + 1)]
     ups = [_Up(a, b, k["mode"]) for a, b in zip(widths, widths[1:], strict=False)]
-    model = nn.Sequential(nn.Conv2d(k["latent"], widths[0], 3, padding=1), *ups, nn.Conv2d(widths[-1], 3, 3, padding=1))
+    model = nn.Sequential(
+        nn.Conv2d(k["latent"], widths[0], 3, padding=1), *ups, nn.Conv2d(widths[-1], 3, 3, padding=1)
+    )
     return Case(model, [floats("x", k["batch"], k["latent"], k["side"], k["side"])])
 
 
@@ -206,7 +264,11 @@ class _Generator(nn.Module):
     def __init__(self, latent: int, width: int, levels: int) -> None:
         super().__init__()
         widths = [max(8, width * 2 ** (levels - 1 - i)) for i in range(levels)]
-        layers: list[nn.Module] = [nn.ConvTranspose2d(latent, widths[0], 4, 1, 0, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU()]
+        layers: list[nn.Module] = [
+            nn.ConvTranspose2d(latent, widths[0], 4, 1, 0, bias=False),
+            nn.BatchNorm2d(widths[0]),
+            nn.ReLU(),
+        ]
         for a, b in zip(widths, widths[1:], strict=False):
             layers += [nn.ConvTranspose2d(a, b, 4, 2, 1, bias=False), nn.BatchNorm2d(b), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.ConvTranspose2d(widths[-1], 3, 4, 2, 1), nn.Tanh())
@@ -215,7 +277,12 @@ class _Generator(nn.Module):
         return self.net(z[:, :, None, None])
 
 
-@family("generator", "torch", {"batch": BATCHES, "width": (8, 16, 24, 32, 48, 64, 96), "levels": (2, 3, 4, 5)}, {"latent": (64, 100)})
+@family(
+    "generator",
+    "torch",
+    {"batch": BATCHES, "width": (8, 16, 24, 32, 48, 64, 96), "levels": (2, 3, 4, 5)},
+    {"latent": (64, 100)},
+)
 def generator(k: Sizes) -> Case:
     return Case(_Generator(k["latent"], k["width"], k["levels"]), [floats("z", k["batch"], k["latent"])])
 
@@ -226,7 +293,12 @@ class _Larger(nn.Module):
     def __init__(self, width: int, depth: int, scale: int) -> None:
         super().__init__()
         self.first = nn.Conv2d(3, width, 3, padding=1)
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1)) for _ in range(depth))
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1)
+            )
+            for _ in range(depth)
+        )
         self.last = nn.Sequential(nn.Conv2d(width, 3 * scale * scale, 3, padding=1), nn.PixelShuffle(scale))
         self.scale = scale
 
@@ -237,9 +309,16 @@ class _Larger(nn.Module):
         return self.last(h) + F.interpolate(x, scale_factor=float(self.scale), mode="bilinear")
 
 
-@family("super_resolution", "torch", {"batch": BATCHES[:8], "side": SIDES[1:], "width": WIDTHS[:7], "depth": (1, 2, 4, 8, 16)}, {"scale": (2, 3, 4)})
+@family(
+    "super_resolution",
+    "torch",
+    {"batch": BATCHES[:8], "side": SIDES[1:], "width": WIDTHS[:7], "depth": (1, 2, 4, 8, 16)},
+    {"scale": (2, 3, 4)},
+)
 def super_resolution(k: Sizes) -> Case:
-    return Case(_Larger(k["width"], k["depth"], k["scale"]), [floats("x", k["batch"], 3, k["side"], k["side"])])
+    return Case(
+        _Larger(k["width"], k["depth"], k["scale"]), [floats("x", k["batch"], 3, k["side"], k["side"])]
+    )
 
 
 class _Shrinking(nn.Module):
@@ -250,22 +329,34 @@ class _Shrinking(nn.Module):
         self.first, self.last = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
         self.norms = nn.ModuleList(nn.GroupNorm(1, width) for _ in range(depth))
         self.wide = nn.ModuleList(nn.Conv2d(width, 2 * width, 1) for _ in range(depth))
-        self.along = nn.ModuleList(nn.Conv2d(2 * width, 2 * width, kernel, padding=kernel // 2, groups=2 * width) for _ in range(depth))
+        self.along = nn.ModuleList(
+            nn.Conv2d(2 * width, 2 * width, kernel, padding=kernel // 2, groups=2 * width)
+            for _ in range(depth)
+        )
         self.gate = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(depth))
         self.narrow = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(depth))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.first(x)
-        for norm, wide, along, gate, narrow in zip(self.norms, self.wide, self.along, self.gate, self.narrow, strict=True):
+        for norm, wide, along, gate, narrow in zip(
+            self.norms, self.wide, self.along, self.gate, self.narrow, strict=True
+        ):
             a, b = along(wide(norm(h))).chunk(2, 1)
             y = a * b
             h = h + narrow(y * gate(y.mean((2, 3), keepdim=True)))
         return x + self.last(h)
 
 
-@family("denoiser", "torch", {"batch": BATCHES[:8], "side": SIDES[2:], "width": WIDTHS[:7], "depth": (1, 2, 4, 6, 8)}, {"kernel": (3, 5, 7)})
+@family(
+    "denoiser",
+    "torch",
+    {"batch": BATCHES[:8], "side": SIDES[2:], "width": WIDTHS[:7], "depth": (1, 2, 4, 6, 8)},
+    {"kernel": (3, 5, 7)},
+)
 def denoiser(k: Sizes) -> Case:
-    return Case(_Shrinking(k["width"], k["depth"], k["kernel"]), [floats("x", k["batch"], 3, k["side"], k["side"])])
+    return Case(
+        _Shrinking(k["width"], k["depth"], k["kernel"]), [floats("x", k["batch"], 3, k["side"], k["side"])]
+    )
 
 
 # ---- detectors' heads, flow, warping
@@ -303,7 +394,17 @@ class _Pyramid(nn.Module):
         return torch.cat(rows, 1)
 
 
-@family("detector_pyramid", "torch", {"batch": BATCHES[:8], "side": (4, 6, 8, 10, 12, 16, 20), "width": (32, 64, 96, 128, 256), "depth": (0, 1, 2, 4)}, {"anchors": (1, 3, 9), "classes": (1, 20, 80)})
+@family(
+    "detector_pyramid",
+    "torch",
+    {
+        "batch": BATCHES[:8],
+        "side": (4, 6, 8, 10, 12, 16, 20),
+        "width": (32, 64, 96, 128, 256),
+        "depth": (0, 1, 2, 4),
+    },
+    {"anchors": (1, 3, 9), "classes": (1, 20, 80)},
+)
 def detector_pyramid(k: Sizes) -> Case:
     shapes = [(k["batch"], 128 << i, k["side"] * 4 >> i, k["side"] * 4 >> i) for i in range(3)]
     inputs = [floats(name, *shape) for name, shape in zip(("fine", "middle", "coarse"), shapes, strict=True)]
@@ -317,9 +418,13 @@ class _Queries(nn.Module):
         super().__init__()
         self.queries = nn.Parameter(torch.randn(queries, width) * 0.1)
         self.project = nn.Conv2d(256, width, 1)
-        self.layers = nn.ModuleList(nn.TransformerDecoderLayer(width, heads, 4 * width, 0.0, batch_first=True) for _ in range(depth))
+        self.layers = nn.ModuleList(
+            nn.TransformerDecoderLayer(width, heads, 4 * width, 0.0, batch_first=True) for _ in range(depth)
+        )
         self.classes = nn.Linear(width, 81)
-        self.boxes = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4))
+        self.boxes = nn.Sequential(
+            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 4)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         memory = self.project(x).flatten(2).transpose(1, 2)
@@ -329,7 +434,12 @@ class _Queries(nn.Module):
         return torch.cat([self.classes(h), self.boxes(h).sigmoid()], -1)
 
 
-@family("detector_queries", "torch", {"batch": BATCHES[:8], "side": (8, 10, 13, 16, 20, 25, 32), "heads": (2, 4, 8), "depth": (1, 2, 3, 6)}, {"queries": (50, 100, 300), "head": (32, 64)})
+@family(
+    "detector_queries",
+    "torch",
+    {"batch": BATCHES[:8], "side": (8, 10, 13, 16, 20, 25, 32), "heads": (2, 4, 8), "depth": (1, 2, 3, 6)},
+    {"queries": (50, 100, 300), "head": (32, 64)},
+)
 def detector_queries(k: Sizes) -> Case:
     model = _Queries(k["queries"], k["heads"] * k["head"], k["heads"], k["depth"])
     return Case(model, [floats("x", k["batch"], 256, k["side"], k["side"])])
@@ -342,8 +452,16 @@ class _Anchors(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for _ in range(depth):
-            layers += [nn.Conv2d(width, width // 2, 1, bias=False), nn.BatchNorm2d(width // 2), nn.LeakyReLU(0.1)]
-            layers += [nn.Conv2d(width // 2, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.LeakyReLU(0.1)]
+            layers += [
+                nn.Conv2d(width, width // 2, 1, bias=False),
+                nn.BatchNorm2d(width // 2),
+                nn.LeakyReLU(0.1),
+            ]
+            layers += [
+                nn.Conv2d(width // 2, width, 3, padding=1, bias=False),
+                nn.BatchNorm2d(width),
+                nn.LeakyReLU(0.1),
+            ]
         self.net, self.out, self.best = nn.Sequential(*layers), nn.Conv2d(width, 3 * 85, 1), best
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -359,9 +477,23 @@ class _Anchors(nn.Module):
         return rows.gather(1, order[..., None].expand(-1, -1, rows.shape[-1]))
 
 
-@family("detector_anchors", "torch", {"batch": BATCHES[:8], "side": (10, 13, 16, 20, 26, 32, 40, 52), "width": (32, 64, 128, 256, 512), "depth": (1, 2, 3)}, {"best": (50, 100, 300)}, "inference")
+@family(
+    "detector_anchors",
+    "torch",
+    {
+        "batch": BATCHES[:8],
+        "side": (10, 13, 16, 20, 26, 32, 40, 52),
+        "width": (32, 64, 128, 256, 512),
+        "depth": (1, 2, 3),
+    },
+    {"best": (50, 100, 300)},
+    "inference",
+)
 def detector_anchors(k: Sizes) -> Case:
-    return Case(_Anchors(k["width"], k["depth"], k["best"]), [floats("x", k["batch"], k["width"], k["side"], k["side"])])
+    return Case(
+        _Anchors(k["width"], k["depth"], k["best"]),
+        [floats("x", k["batch"], k["width"], k["side"], k["side"])],
+    )
 
 
 class _Warped(nn.Module):
@@ -373,10 +505,14 @@ class _Warped(nn.Module):
         for _ in range(depth):
             layers += [nn.Conv2d(width, width, 3, padding=1), nn.LeakyReLU(0.1)]
         self.flow = nn.Sequential(*layers, nn.Conv2d(width, 2, 3, padding=1), nn.Tanh())
-        self.refine = nn.Sequential(nn.Conv2d(8, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, 3, 3, padding=1))
+        self.refine = nn.Sequential(
+            nn.Conv2d(8, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, 3, 3, padding=1)
+        )
 
     def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        flow = F.interpolate(self.flow(torch.cat([a, b], 1)), size=a.shape[-2:], mode="bilinear", align_corners=False)
+        flow = F.interpolate(
+            self.flow(torch.cat([a, b], 1)), size=a.shape[-2:], mode="bilinear", align_corners=False
+        )
         high, wide = a.shape[-2:]
         y = torch.linspace(-1, 1, high, device=a.device, dtype=a.dtype)[:, None].expand(high, wide)
         x = torch.linspace(-1, 1, wide, device=a.device, dtype=a.dtype)[None].expand(high, wide)
@@ -385,7 +521,16 @@ class _Warped(nn.Module):
         return warped + self.refine(torch.cat([a, warped, flow], 1))
 
 
-@family("warped_frames", "torch", {"batch": BATCHES[:8], "side": (32, 48, 64, 96, 128, 192, 256), "width": WIDTHS[:7], "depth": (1, 2, 4, 6)})
+@family(
+    "warped_frames",
+    "torch",
+    {
+        "batch": BATCHES[:8],
+        "side": (32, 48, 64, 96, 128, 192, 256),
+        "width": WIDTHS[:7],
+        "depth": (1, 2, 4, 6),
+    },
+)
 def warped_frames(k: Sizes) -> Case:
     shape = (k["batch"], 3, k["side"], k["side"])
     return Case(_Warped(k["width"], k["depth"]), [floats("a", *shape), floats("b", *shape)])
@@ -410,7 +555,17 @@ class _Points(nn.Module):
         return self.head(x.amax(-1))
 
 
-@family("points", "torch", {"batch": BATCHES[1:12], "points": (128, 256, 500, 1024, 2048, 4096), "width": (16, 32, 64, 96, 128), "depth": (2, 3, 4)}, {"classes": (10, 40)})
+@family(
+    "points",
+    "torch",
+    {
+        "batch": BATCHES[1:12],
+        "points": (128, 256, 500, 1024, 2048, 4096),
+        "width": (16, 32, 64, 96, 128),
+        "depth": (2, 3, 4),
+    },
+    {"classes": (10, 40)},
+)
 def points(k: Sizes) -> Case:
     model = _Points(k["width"], k["depth"], k["classes"])
     return Case(model, [floats("x", k["batch"], 3, k["points"])], ("classes", k["classes"]))
@@ -434,7 +589,18 @@ class _EdgeConv(nn.Module):
         return F.relu(self.norm(self.layer(torch.cat([me, other - me], -1)))).amax(2)
 
 
-@family("near_points", "torch", {"batch": BATCHES[:8], "points": (64, 128, 256, 512, 1024), "width": (16, 32, 64, 128), "depth": (1, 2, 3)}, {"near": (8, 16, 20)}, "inference")
+@family(
+    "near_points",
+    "torch",
+    {
+        "batch": BATCHES[:8],
+        "points": (64, 128, 256, 512, 1024),
+        "width": (16, 32, 64, 128),
+        "depth": (1, 2, 3),
+    },
+    {"near": (8, 16, 20)},
+    "inference",
+)
 def near_points(k: Sizes) -> Case:
     layers = [_EdgeConv(3 if i == 0 else k["width"], k["width"], k["near"]) for i in range(k["depth"])]
     return Case(nn.Sequential(*layers, nn.Linear(k["width"], 13)), [floats("x", k["batch"], k["points"], 3)])
@@ -467,7 +633,16 @@ class _PointTransformer(nn.Module):
         return self.last(h)
 
 
-@family("point_transformer", "torch", {"points": (256, 512, 1000, 2048, 4096, 10000, 20000), "width": (16, 32, 48, 64, 128), "depth": (1, 2, 3, 4)}, {"near": (8, 12, 16)})
+@family(
+    "point_transformer",
+    "torch",
+    {
+        "points": (256, 512, 1000, 2048, 4096, 10000, 20000),
+        "width": (16, 32, 48, 64, 128),
+        "depth": (1, 2, 3, 4),
+    },
+    {"near": (8, 12, 16)},
+)
 def point_transformer(k: Sizes) -> Case:
     inputs = [floats("x", k["points"], 6), ids("near", k["points"], k["near"], high=k["points"])]
     return Case(_PointTransformer(k["width"], k["depth"]), inputs, ("classes", 13))
@@ -486,17 +661,25 @@ class _Graph(nn.Module):
         self.first, self.last = nn.Linear(features, width), nn.Linear(width, classes)
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
         self.selves = nn.ModuleList(nn.Linear(width, width) for _ in range(depth)) if kind == "mean" else None
-        self.scores = nn.ModuleList(nn.Linear(2 * width, 1) for _ in range(depth)) if kind == "attention" else None
+        self.scores = (
+            nn.ModuleList(nn.Linear(2 * width, 1) for _ in range(depth)) if kind == "attention" else None
+        )
         self.edges = (
-            nn.ModuleList(nn.Sequential(nn.Linear(16, width), nn.SiLU(), nn.Linear(width, width)) for _ in range(depth))
+            nn.ModuleList(
+                nn.Sequential(nn.Linear(16, width), nn.SiLU(), nn.Linear(width, width)) for _ in range(depth)
+            )
             if kind == "message"
             else None
         )
 
-    def forward(self, x: torch.Tensor, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor | None = None
+    ) -> torch.Tensor:
         h = F.relu(self.first(x))
         ones = torch.ones(source.shape[0], dtype=h.dtype, device=h.device)
-        degree = torch.zeros(x.shape[0], dtype=h.dtype, device=h.device).index_add(0, target, ones).clamp(min=1.0)
+        degree = (
+            torch.zeros(x.shape[0], dtype=h.dtype, device=h.device).index_add(0, target, ones).clamp(min=1.0)
+        )
         for i, layer in enumerate(self.layers):
             m = layer(h)
             if self.kind == "sum":
@@ -520,17 +703,30 @@ class _Graph(nn.Module):
         return self.last(h)
 
 
-GRAPHS = {"nodes": (100, 256, 1000, 2708, 5000, 10000, 20000, 50000), "width": (16, 32, 64, 96, 128, 256), "depth": (1, 2, 3, 4)}
+GRAPHS = {
+    "nodes": (100, 256, 1000, 2708, 5000, 10000, 20000, 50000),
+    "width": (16, 32, 64, 96, 128, 256),
+    "depth": (1, 2, 3, 4),
+}
 
 
 def _graph(name: str, kind: str, modes: str = "inference train") -> None:
-    @family(name, "torch", GRAPHS, {"features": (16, 50, 128), "edges": (2, 4, 8), "classes": (3, 7, 40)}, modes)
+    @family(
+        name, "torch", GRAPHS, {"features": (16, 50, 128), "edges": (2, 4, 8), "classes": (3, 7, 40)}, modes
+    )
     def case(k: Sizes) -> Case:
         nodes, edges = k["nodes"], k["nodes"] * k["edges"]
-        inputs = [floats("x", nodes, k["features"]), *(ids(n, edges, high=nodes) for n in ("source", "target"))]
+        inputs = [
+            floats("x", nodes, k["features"]),
+            *(ids(n, edges, high=nodes) for n in ("source", "target")),
+        ]
         if kind == "message":
             inputs.append(floats("edge", edges, 16))
-        return Case(_Graph(kind, k["features"], k["width"], k["depth"], k["classes"]), inputs, ("classes", k["classes"]))
+        return Case(
+            _Graph(kind, k["features"], k["width"], k["depth"], k["classes"]),
+            inputs,
+            ("classes", k["classes"]),
+        )
 
 
 _graph("graph_sum", "sum")

@@ -19,12 +19,18 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tan
 
 
 @family(
-    "mlp", "torch", {"rows": ROWS, "width": (*WIDTHS, 1536, 2048, 4096), "depth": (1, 2, 3, 4, 6)},
+    "mlp",
+    "torch",
+    {"rows": ROWS, "width": (*WIDTHS, 1536, 2048, 4096), "depth": (1, 2, 3, 4, 6)},
     {"activation": tuple(ACTIVATIONS), "features": (13, 30, 64, 100, 784), "classes": (2, 10, 101)},
-)  # fmt: skip
+)
 def mlp(k: Sizes) -> Case:
     sizes = [k["features"], *[k["width"]] * k["depth"]]
-    layers = [x for a, b in zip(sizes, sizes[1:], strict=False) for x in (nn.Linear(a, b), ACTIVATIONS[k["activation"]]())]
+    layers = [
+        x
+        for a, b in zip(sizes, sizes[1:], strict=False)
+        for x in (nn.Linear(a, b), ACTIVATIONS[k["activation"]]())
+    ]
     model = nn.Sequential(*layers, nn.Linear(k["width"], k["classes"]))
     return Case(model, [floats("x", k["rows"], k["features"])], ("classes", k["classes"]))
 
@@ -40,9 +46,11 @@ class _Residual(nn.Module):
 
 
 @family(
-    "tabular_residual", "torch", {"rows": ROWS[3:], "width": WIDTHS[2:], "depth": (1, 2, 3, 4, 6, 8)},
+    "tabular_residual",
+    "torch",
+    {"rows": ROWS[3:], "width": WIDTHS[2:], "depth": (1, 2, 3, 4, 6, 8)},
     {"features": (10, 40, 90), "wide": (1, 2, 4), "norm": ("batch", "layer")},
-)  # fmt: skip
+)
 def tabular(k: Sizes) -> Case:
     width = k["width"]
     blocks = [_Residual(width, k["wide"] * width, k["norm"]) for _ in range(k["depth"])]
@@ -58,7 +66,9 @@ class _Field(nn.Module):
         self.octaves = octaves
         features = 3 + 6 * octaves
         self.first = nn.Linear(features, width)
-        self.layers = nn.ModuleList(nn.Linear(width + (features if i == depth // 2 else 0), width) for i in range(depth))
+        self.layers = nn.ModuleList(
+            nn.Linear(width + (features if i == depth // 2 else 0), width) for i in range(depth)
+        )
         self.out = nn.Linear(width, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -72,9 +82,15 @@ class _Field(nn.Module):
 
 
 @family(
-    "radiance_field", "torch", {"rows": (256, 1024, 2000, 4096, 10000, 16384, 32768, 65536), "width": WIDTHS[2:10], "depth": (2, 3, 4, 6, 8)},
+    "radiance_field",
+    "torch",
+    {
+        "rows": (256, 1024, 2000, 4096, 10000, 16384, 32768, 65536),
+        "width": WIDTHS[2:10],
+        "depth": (2, 3, 4, 6, 8),
+    },
     {"octaves": (4, 6, 10)},
-)  # fmt: skip
+)
 def radiance_field(k: Sizes) -> Case:
     return Case(_Field(k["width"], k["depth"], k["octaves"]), [floats("x", k["rows"], 3)])
 
@@ -97,9 +113,11 @@ class _Mixture(nn.Module):
 
 
 @family(
-    "actor_critic", "torch", {"rows": ROWS, "width": (*WIDTHS[2:], 2048), "depth": (1, 2, 3, 4)},
+    "actor_critic",
+    "torch",
+    {"rows": ROWS, "width": (*WIDTHS[2:], 2048), "depth": (1, 2, 3, 4)},
     {"features": (8, 17, 60, 376), "actions": (2, 6, 17)},
-)  # fmt: skip
+)
 def actor_critic(k: Sizes) -> Case:
     model = _Mixture(k["features"], k["width"], k["depth"], k["actions"])
     return Case(model, [floats("x", k["rows"], k["features"])])
@@ -116,7 +134,9 @@ class _Dlrm(nn.Module):
         self.tables = nn.ModuleList(nn.Embedding(rows, size) for _ in range(tables))
         self.bottom = nn.Sequential(nn.Linear(13, width), nn.ReLU(), nn.Linear(width, size), nn.ReLU())
         pairs = (tables + 1) * tables // 2
-        self.top = nn.Sequential(nn.Linear(pairs + size, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.top = nn.Sequential(
+            nn.Linear(pairs + size, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1)
+        )
         self.places = [i * (tables + 1) + j for i in range(tables + 1) for j in range(i)]
 
     def forward(self, dense: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -127,19 +147,29 @@ class _Dlrm(nn.Module):
 
 
 @family(
-    "dlrm", "torch", {"batch": ROWS[3:], "width": WIDTHS[4:], "tables": (2, 4, 8, 13, 26)},
+    "dlrm",
+    "torch",
+    {"batch": ROWS[3:], "width": WIDTHS[4:], "tables": (2, 4, 8, 13, 26)},
     {"rows": (1000, 20000, 100000), "size": (16, 32, 64)},
-)  # fmt: skip
+)
 def dlrm(k: Sizes) -> Case:
     model = _Dlrm(k["tables"], k["rows"], k["size"], k["width"])
-    return Case(model, [floats("dense", k["batch"], 13), ids("rows", k["batch"], k["tables"], high=k["rows"])])
+    return Case(
+        model, [floats("dense", k["batch"], 13), ids("rows", k["batch"], k["tables"], high=k["rows"])]
+    )
 
 
 class _DeepFm(nn.Module):
     def __init__(self, fields: int, rows: int, size: int, width: int) -> None:
         super().__init__()
         self.linear, self.table = nn.Embedding(rows, 1), nn.Embedding(rows, size)
-        self.deep = nn.Sequential(nn.Linear(fields * size, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.deep = nn.Sequential(
+            nn.Linear(fields * size, width),
+            nn.ReLU(),
+            nn.Linear(width, width),
+            nn.ReLU(),
+            nn.Linear(width, 1),
+        )
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         v = self.table(rows)
@@ -148,9 +178,11 @@ class _DeepFm(nn.Module):
 
 
 @family(
-    "deep_fm", "torch", {"batch": ROWS[3:], "width": WIDTHS[4:], "fields": (4, 8, 16, 26, 39)},
+    "deep_fm",
+    "torch",
+    {"batch": ROWS[3:], "width": WIDTHS[4:], "fields": (4, 8, 16, 26, 39)},
     {"rows": (10000, 100000, 1000000), "size": (8, 16, 32, 64)},
-)  # fmt: skip
+)
 def deep_fm(k: Sizes) -> Case:
     model = _DeepFm(k["fields"], k["rows"], k["size"], k["width"])
     return Case(model, [ids("rows", k["batch"], k["fields"], high=k["rows"])])
@@ -172,9 +204,11 @@ class _Towers(nn.Module):
 
 
 @family(
-    "two_towers", "torch", {"batch": ROWS[4:], "width": WIDTHS[4:], "words": (4, 8, 20, 50, 100)},
+    "two_towers",
+    "torch",
+    {"batch": ROWS[4:], "width": WIDTHS[4:], "words": (4, 8, 20, 50, 100)},
     {"rows": (5000, 50000, 500000), "size": (32, 64, 100, 128)},
-)  # fmt: skip
+)
 def two_towers(k: Sizes) -> Case:
     bags = [ids(name, k["batch"], k["words"], high=k["rows"]) for name in ("query", "document")]
     return Case(_Towers(k["rows"], k["size"], k["width"]), bags)
@@ -197,9 +231,11 @@ class _Interest(nn.Module):
 
 
 @family(
-    "interest", "torch", {"batch": ROWS[2:13], "width": WIDTHS[2:9], "length": (10, 20, 50, 100, 200)},
+    "interest",
+    "torch",
+    {"batch": ROWS[2:13], "width": WIDTHS[2:9], "length": (10, 20, 50, 100, 200)},
     {"rows": (1000, 60000, 400000), "size": (16, 36, 64)},
-)  # fmt: skip
+)
 def interest(k: Sizes) -> Case:
     rows = k["rows"]
     inputs = [ids("history", k["batch"], k["length"], high=rows), ids("item", k["batch"], high=rows)]
@@ -220,7 +256,12 @@ class _Recurrent(nn.Module):
         return self.out(self.net(x)[0])
 
 
-RECURRENT = {"batch": BATCHES[:14], "length": (8, 12, 16, 24, 32, 50, 64, 100, 128), "width": WIDTHS[2:], "layers": (1, 2, 3)}
+RECURRENT = {
+    "batch": BATCHES[:14],
+    "length": (8, 12, 16, 24, 32, 50, 64, 100, 128),
+    "width": WIDTHS[2:],
+    "layers": (1, 2, 3),
+}
 
 
 def _recurrent(name: str, kind: str, both: bool) -> None:
@@ -263,7 +304,9 @@ class _Dilated(nn.Module):
         super().__init__()
         self.gated = gated
         out = 2 * width if gated else width
-        self.layers = nn.ModuleList(nn.Conv1d(width, out, 3, padding=2**i, dilation=2**i) for i in range(depth))
+        self.layers = nn.ModuleList(
+            nn.Conv1d(width, out, 3, padding=2**i, dilation=2**i) for i in range(depth)
+        )
         self.mix = nn.ModuleList(nn.Conv1d(width, width, 1) for _ in range(depth))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -279,12 +322,22 @@ class _Dilated(nn.Module):
 
 
 @family(
-    "dilated_over_time", "torch",
-    {"batch": BATCHES[:10], "length": (100, 200, 400, 1000, 2000, 4000, 8000), "width": WIDTHS[1:10], "depth": (2, 3, 4, 6, 8)},
+    "dilated_over_time",
+    "torch",
+    {
+        "batch": BATCHES[:10],
+        "length": (100, 200, 400, 1000, 2000, 4000, 8000),
+        "width": WIDTHS[1:10],
+        "depth": (2, 3, 4, 6, 8),
+    },
     {"gated": (False, True), "features": (1, 9, 40)},
-)  # fmt: skip
+)
 def dilated(k: Sizes) -> Case:
-    model = nn.Sequential(nn.Conv1d(k["features"], k["width"], 1), _Dilated(k["width"], k["depth"], k["gated"]), nn.Conv1d(k["width"], 8, 1))
+    model = nn.Sequential(
+        nn.Conv1d(k["features"], k["width"], 1),
+        _Dilated(k["width"], k["depth"], k["gated"]),
+        nn.Conv1d(k["width"], 8, 1),
+    )
     return Case(model, [floats("x", k["batch"], k["features"], k["length"])])
 
 
@@ -299,10 +352,17 @@ class _LogMel(nn.Module):
         self.register_buffer("basis", torch.randn(2 * bins, 1, window) * window**-0.5)
         self.register_buffer("bands", torch.rand(mels, bins))
         self.net = nn.Sequential(
-            nn.Conv2d(1, width, 3, 2, 1), nn.BatchNorm2d(width), nn.ReLU(),
-            nn.Conv2d(width, width, 3, 2, 1, groups=width), nn.Conv2d(width, 2 * width, 1), nn.BatchNorm2d(2 * width), nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 12),
-        )  # fmt: skip
+            nn.Conv2d(1, width, 3, 2, 1),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, 2, 1, groups=width),
+            nn.Conv2d(width, 2 * width, 1),
+            nn.BatchNorm2d(2 * width),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(2 * width, 12),
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         waves = F.conv1d(x[:, None], self.basis, stride=self.hop)
@@ -311,9 +371,11 @@ class _LogMel(nn.Module):
 
 
 @family(
-    "keyword_spotting", "torch", {"batch": BATCHES, "length": (4000, 8000, 16000, 32000, 64000), "width": WIDTHS[:9]},
+    "keyword_spotting",
+    "torch",
+    {"batch": BATCHES, "length": (4000, 8000, 16000, 32000, 64000), "width": WIDTHS[:9]},
     {"window": (320, 400, 512), "mels": (40, 64, 80)},
-)  # fmt: skip
+)
 def keyword_spotting(k: Sizes) -> Case:
     model = _LogMel(k["window"], 160, k["mels"], k["width"])
     return Case(model, [floats("x", k["batch"], k["length"])], ("classes", 12))
@@ -324,7 +386,10 @@ class _Conformer(nn.Module):
         super().__init__()
         self.heads = heads
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(5))
-        self.feeds = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, width)) for _ in range(2))
+        self.feeds = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, width))
+            for _ in range(2)
+        )
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.wide = nn.Conv1d(width, 2 * width, 1)
         self.along = nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=width)
@@ -333,8 +398,13 @@ class _Conformer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
         x = x + 0.5 * self.feeds[0](self.norms[0](x))
-        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norms[1](x)).chunk(3, -1))
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width))
+        q, k, v = (
+            t.view(batch, length, self.heads, -1).transpose(1, 2)
+            for t in self.qkv(self.norms[1](x)).chunk(3, -1)
+        )
+        x = x + self.out(
+            F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+        )
         h = F.glu(self.wide(self.norms[2](x).transpose(1, 2)), dim=1)
         x = x + self.narrow(F.silu(self.batch_norm(self.along(h)))).transpose(1, 2)
         return self.norms[4](x + 0.5 * self.feeds[1](self.norms[3](x)))
@@ -343,7 +413,12 @@ class _Conformer(nn.Module):
 class _Speech(nn.Module):
     def __init__(self, mels: int, width: int, heads: int, depth: int, kernel: int) -> None:
         super().__init__()
-        self.front = nn.Sequential(nn.Conv2d(1, width // 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(width // 4, width // 4, 3, 2, 1), nn.ReLU())
+        self.front = nn.Sequential(
+            nn.Conv2d(1, width // 4, 3, 2, 1),
+            nn.ReLU(),
+            nn.Conv2d(width // 4, width // 4, 3, 2, 1),
+            nn.ReLU(),
+        )
         self.join = nn.Linear(width // 4 * (mels // 4), width)
         self.blocks = nn.Sequential(*(_Conformer(width, heads, kernel) for _ in range(depth)))
         self.out = nn.Linear(width, 128)
@@ -353,9 +428,16 @@ class _Speech(nn.Module):
 
 
 @family(
-    "conformer", "torch", {"batch": BATCHES[:8], "length": (100, 200, 400, 800, 1200), "heads": (2, 4, 6, 8), "depth": (1, 2, 4, 6)},
+    "conformer",
+    "torch",
+    {
+        "batch": BATCHES[:8],
+        "length": (100, 200, 400, 800, 1200),
+        "heads": (2, 4, 6, 8),
+        "depth": (1, 2, 4, 6),
+    },
     {"head": (32, 36, 64), "kernel": (7, 15, 31), "mels": (40, 80)},
-)  # fmt: skip
+)
 def conformer(k: Sizes) -> Case:
     model = _Speech(k["mels"], k["heads"] * k["head"], k["heads"], k["depth"], k["kernel"])
     return Case(model, [floats("x", k["batch"], k["length"], k["mels"])], ("classes", 128))
@@ -369,10 +451,20 @@ class _Vocoder(nn.Module):
         self.first = nn.Conv1d(mels, width, 7, padding=3)
         steps = (8, 8, 2)
         self.up = nn.ModuleList(
-            nn.ConvTranspose1d(max(8, width >> i), max(8, width >> (i + 1)), 2 * s, s, s // 2) for i, s in enumerate(steps)
+            nn.ConvTranspose1d(max(8, width >> i), max(8, width >> (i + 1)), 2 * s, s, s // 2)
+            for i, s in enumerate(steps)
         )
         self.blocks = nn.ModuleList(
-            nn.ModuleList(nn.Conv1d(max(8, width >> (i + 1)), max(8, width >> (i + 1)), kernel, padding=d * (kernel // 2), dilation=d) for d in (1, 3))
+            nn.ModuleList(
+                nn.Conv1d(
+                    max(8, width >> (i + 1)),
+                    max(8, width >> (i + 1)),
+                    kernel,
+                    padding=d * (kernel // 2),
+                    dilation=d,
+                )
+                for d in (1, 3)
+            )
             for i in range(3)
         )
         self.last = nn.Conv1d(max(8, width >> 3), 1, 7, padding=3)
@@ -386,9 +478,16 @@ class _Vocoder(nn.Module):
         return torch.tanh(self.last(F.leaky_relu(x, 0.1)))
 
 
-@family("vocoder", "torch", {"batch": BATCHES[:8], "frames": (8, 16, 32, 64, 100), "width": (32, 64, 96, 128, 256, 512)}, {"kernel": (3, 7, 11), "mels": (80,)})
+@family(
+    "vocoder",
+    "torch",
+    {"batch": BATCHES[:8], "frames": (8, 16, 32, 64, 100), "width": (32, 64, 96, 128, 256, 512)},
+    {"kernel": (3, 7, 11), "mels": (80,)},
+)
 def vocoder(k: Sizes) -> Case:
-    return Case(_Vocoder(k["mels"], k["width"], k["kernel"]), [floats("x", k["batch"], k["mels"], k["frames"])])
+    return Case(
+        _Vocoder(k["mels"], k["width"], k["kernel"]), [floats("x", k["batch"], k["mels"], k["frames"])]
+    )
 
 
 class _GatedUnit(nn.Module):
@@ -405,10 +504,25 @@ class _GatedUnit(nn.Module):
         return x + self.down(a * self.places(self.gate_norm(b)))
 
 
-@family("gated_mlp", "torch", {"batch": BATCHES[:12], "length": (16, 32, 64, 100, 128, 196, 256), "width": WIDTHS[2:10], "depth": (1, 2, 4, 6, 8)}, {"words": (256, 8000)})
+@family(
+    "gated_mlp",
+    "torch",
+    {
+        "batch": BATCHES[:12],
+        "length": (16, 32, 64, 100, 128, 196, 256),
+        "width": WIDTHS[2:10],
+        "depth": (1, 2, 4, 6, 8),
+    },
+    {"words": (256, 8000)},
+)
 def gated_mlp(k: Sizes) -> Case:
     blocks = [_GatedUnit(k["width"], k["length"]) for _ in range(k["depth"])]
-    model = nn.Sequential(nn.Embedding(k["words"], k["width"]), *blocks, nn.LayerNorm(k["width"]), nn.Linear(k["width"], k["words"]))
+    model = nn.Sequential(
+        nn.Embedding(k["words"], k["width"]),
+        *blocks,
+        nn.LayerNorm(k["width"]),
+        nn.Linear(k["width"], k["words"]),
+    )
     return Case(model, [ids("words", k["batch"], k["length"], high=k["words"])], ("classes", k["words"]))
 
 
@@ -420,7 +534,12 @@ class _Forecast(nn.Module):
         self.patch = patch
         self.first = nn.Linear(patch, width)
         self.places = nn.Parameter(torch.randn(1, length // patch, width) * 0.02)
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(width, heads, 2 * width, 0.0, "gelu", batch_first=True, norm_first=True) for _ in range(depth))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                width, heads, 2 * width, 0.0, "gelu", batch_first=True, norm_first=True
+            )
+            for _ in range(depth)
+        )
         self.out = nn.Linear(length // patch * width, 24)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -432,7 +551,21 @@ class _Forecast(nn.Module):
         return self.out(h.flatten(1)).view(batch, channels, -1) * spread + mean
 
 
-@family("forecast", "torch", {"batch": BATCHES[:12], "channels": (1, 3, 7, 12, 21), "length": (96, 192, 336, 512), "width": (32, 64, 96, 128, 256), "depth": (1, 2, 3, 4)}, {"patch": (8, 16), "heads": (4, 8)})
+@family(
+    "forecast",
+    "torch",
+    {
+        "batch": BATCHES[:12],
+        "channels": (1, 3, 7, 12, 21),
+        "length": (96, 192, 336, 512),
+        "width": (32, 64, 96, 128, 256),
+        "depth": (1, 2, 3, 4),
+    },
+    {"patch": (8, 16), "heads": (4, 8)},
+)
 def forecast(k: Sizes) -> Case:
     length = k["length"] // k["patch"] * k["patch"]
-    return Case(_Forecast(length, k["patch"], k["width"], k["heads"], k["depth"]), [floats("x", k["batch"], k["channels"], length)])
+    return Case(
+        _Forecast(length, k["patch"], k["width"], k["heads"], k["depth"]),
+        [floats("x", k["batch"], k["channels"], length)],
+    )

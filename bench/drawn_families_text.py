@@ -63,7 +63,9 @@ def bert_masked_words(k: Sizes) -> Case:
 
 @family("roberta_classifier", "transformers", LADDER, KNOBS)
 def roberta(k: Sizes) -> Case:
-    model = _hf("Roberta", "ForSequenceClassification", **_common(k), num_labels=k["wide"] + 1, pad_token_id=0)
+    model = _hf(
+        "Roberta", "ForSequenceClassification", **_common(k), num_labels=k["wide"] + 1, pad_token_id=0
+    )
     case = _text(k, model)
     case.target = ("classes", k["wide"] + 1)
     return case
@@ -103,8 +105,15 @@ def _decoder(k: Sizes) -> dict[str, Any]:
 
 @family("gpt2", "transformers", LADDER, {"head": (32, 48, 64, 80)} | WORDS)
 def gpt2(k: Sizes) -> Case:
-    sizes = {"n_embd": k["heads"] * k["head"], "n_layer": k["depth"], "n_head": k["heads"], "use_cache": False}
-    return _tokens(k, _hf("GPT2", "LMHeadModel", vocab_size=k["words"], n_positions=1024, **sizes), use_cache=False)
+    sizes = {
+        "n_embd": k["heads"] * k["head"],
+        "n_layer": k["depth"],
+        "n_head": k["heads"],
+        "use_cache": False,
+    }
+    return _tokens(
+        k, _hf("GPT2", "LMHeadModel", vocab_size=k["words"], n_positions=1024, **sizes), use_cache=False
+    )
 
 
 def _grouped(k: Sizes) -> dict[str, Any]:
@@ -188,7 +197,9 @@ def dinov2(k: Sizes) -> Case:
     return _pictures(k, _hf("Dinov2", "Model", **_patches(k), mlp_ratio=k["wide"]))
 
 
-@family("segformer", "transformers", PICTURES | {"heads": (1, 2, 3), "depth": (1, 2, 3)}, {"head": (16, 24, 32)})
+@family(
+    "segformer", "transformers", PICTURES | {"heads": (1, 2, 3), "depth": (1, 2, 3)}, {"head": (16, 24, 32)}
+)
 def segformer(k: Sizes) -> Case:
     widths = [k["heads"] * k["head"] * n for n in (1, 2, 5, 8)]
     sizes = {"hidden_sizes": widths, "depths": [k["depth"]] * 4, "decoder_hidden_size": widths[1]}
@@ -196,21 +207,30 @@ def segformer(k: Sizes) -> Case:
 
 
 @family(
-    "wav2vec2", "transformers",
-    {"batch": BATCHES[:8], "length": (4000, 6400, 8000, 12000, 16000, 24000, 32000), "depth": DEPTHS, "heads": HEADS},
+    "wav2vec2",
+    "transformers",
+    {
+        "batch": BATCHES[:8],
+        "length": (4000, 6400, 8000, 12000, 16000, 24000, 32000),
+        "depth": DEPTHS,
+        "heads": HEADS,
+    },
     KNOBS,
-)  # fmt: skip
+)
 def wav2vec2(k: Sizes) -> Case:
     sizes = _common(k) | {"conv_dim": (k["heads"] * 32,) * 7, "vocab_size": 32, "mask_time_prob": 0.0}
     model = _hf("Wav2Vec2", "ForCTC", **sizes, num_conv_pos_embedding_groups=k["heads"])
-    return Case(Plain(model, ("input_values",)), [floats("input_values", k["batch"], k["length"])], ("classes", 32))
+    return Case(
+        Plain(model, ("input_values",)), [floats("input_values", k["batch"], k["length"])], ("classes", 32)
+    )
 
 
 @family(
-    "whisper_encoder", "transformers",
+    "whisper_encoder",
+    "transformers",
     {"batch": BATCHES[:8], "length": (100, 200, 300, 500, 750, 1000, 1500), "depth": DEPTHS, "heads": HEADS},
     KNOBS | {"mels": (40, 80)},
-)  # fmt: skip
+)
 def whisper(k: Sizes) -> Case:
     import transformers as hf
     from transformers.models.whisper.modeling_whisper import WhisperEncoder

@@ -30,7 +30,9 @@ def _timm(name: str, k: Sizes, **more: Any) -> Any:
     return timm.create_model(name, pretrained=False, num_classes=k["classes"], **more)
 
 
-def _variants(family_name: str, library: str, names: str, ladder: Any = LADDER, modes: str = "inference train") -> None:
+def _variants(
+    family_name: str, library: str, names: str, ladder: Any = LADDER, modes: str = "inference train"
+) -> None:
     """A family whose only other knobs are a variant and the number of classes."""
     make = {"torchvision": _torchvision, "timm": _timm}[library]
 
@@ -44,21 +46,29 @@ def _sized(family_name: str, names: str, argument: str, step: int, modes: str = 
     sides = tuple(s for s in SIDES if s % step == 0)
 
     @family(
-        family_name, "timm", {"batch": BATCHES[:14], "side": sides}, CLASSES | {"variant": tuple(names.split())}, modes
+        family_name,
+        "timm",
+        {"batch": BATCHES[:14], "side": sides},
+        CLASSES | {"variant": tuple(names.split())},
+        modes,
     )
     def case(k: Sizes) -> Case:
         return _pictures(k, _timm(k["variant"], k, **{argument: k["side"]}))
 
 
 @family(
-    "resnet", "torchvision", LADDER | {"depth": (1, 2, 3)},
+    "resnet",
+    "torchvision",
+    LADDER | {"depth": (1, 2, 3)},
     CLASSES | {"block": ("BasicBlock", "Bottleneck"), "width": (16, 32, 48, 64)},
-)  # fmt: skip
+)
 def resnet(k: Sizes) -> Case:
     from torchvision.models import resnet as tv
 
     wide = {"width_per_group": k["width"]} if k["block"] == "Bottleneck" else {}
-    return _pictures(k, tv.ResNet(getattr(tv, k["block"]), [k["depth"]] * 4, num_classes=k["classes"], **wide))
+    return _pictures(
+        k, tv.ResNet(getattr(tv, k["block"]), [k["depth"]] * 4, num_classes=k["classes"], **wide)
+    )
 
 
 @family("resnext_grouped", "torchvision", LADDER | {"depth": (1, 2, 3)}, CLASSES | {"groups": (8, 16, 32)})
@@ -83,24 +93,35 @@ _variants("squeezenet", "torchvision", "squeezenet1_0 squeezenet1_1")
 _variants("vgg", "torchvision", "vgg11 vgg11_bn vgg13", {"batch": BATCHES[:12], "side": SIDES[:8]})
 _variants("mnasnet", "torchvision", "mnasnet0_5 mnasnet0_75 mnasnet1_0")
 _variants("convnext", "torchvision", "convnext_tiny convnext_small")
-_variants("swin_v2", "torchvision", "swin_v2_t swin_v2_s", {"batch": BATCHES[:12], "side": (128, 192, 224, 256)})
+_variants(
+    "swin_v2", "torchvision", "swin_v2_t swin_v2_s", {"batch": BATCHES[:12], "side": (128, 192, 224, 256)}
+)
 
 
 @family(
-    "video_3d", "torchvision", {"batch": BATCHES[:6], "side": (56, 64, 80, 96, 112), "frames": (4, 8, 12, 16)},
+    "video_3d",
+    "torchvision",
+    {"batch": BATCHES[:6], "side": (56, 64, 80, 96, 112), "frames": (4, 8, 12, 16)},
     {"variant": ("r3d_18", "mc3_18", "r2plus1d_18"), "classes": (40, 400)},
-)  # fmt: skip
+)
 def video(k: Sizes) -> Case:
     import torchvision.models.video as tv
 
     model = getattr(tv, k["variant"])(weights=None, num_classes=k["classes"])
-    return Case(model, [floats("x", k["batch"], 3, k["frames"], k["side"], k["side"])], ("classes", k["classes"]))
+    return Case(
+        model, [floats("x", k["batch"], 3, k["frames"], k["side"], k["side"])], ("classes", k["classes"])
+    )
 
 
 @family(
-    "segmentation", "torchvision", {"batch": BATCHES[:8], "side": SIDES},
-    {"variant": ("lraspp_mobilenet_v3_large", "fcn_resnet50", "deeplabv3_mobilenet_v3_large"), "classes": (2, 21)},
-)  # fmt: skip
+    "segmentation",
+    "torchvision",
+    {"batch": BATCHES[:8], "side": SIDES},
+    {
+        "variant": ("lraspp_mobilenet_v3_large", "fcn_resnet50", "deeplabv3_mobilenet_v3_large"),
+        "classes": (2, 21),
+    },
+)
 def segmentation(k: Sizes) -> Case:
     import torchvision.models.segmentation as tv
 
@@ -113,14 +134,34 @@ _variants("ghostnet", "timm", "ghostnet_050 ghostnet_100")
 _variants("repvgg", "timm", "repvgg_a0 repvgg_a1 repvgg_b0")
 _variants("nfnet", "timm", "nfnet_l0 eca_nfnet_l0")
 _variants("poolformer", "timm", "poolformer_s12 poolformerv2_s12 poolformer_s24")
-_variants("mobilevit", "timm", "mobilevit_xxs mobilevit_xs mobilevitv2_050", {"batch": BATCHES[:14], "side": (128, 192, 256, 320)})
-_variants("hrnet", "timm", "hrnet_w18_small hrnet_w18_small_v2", {"batch": BATCHES[:12], "side": (64, 96, 128, 160, 192, 224)})
+_variants(
+    "mobilevit",
+    "timm",
+    "mobilevit_xxs mobilevit_xs mobilevitv2_050",
+    {"batch": BATCHES[:14], "side": (128, 192, 256, 320)},
+)
+_variants(
+    "hrnet",
+    "timm",
+    "hrnet_w18_small hrnet_w18_small_v2",
+    {"batch": BATCHES[:12], "side": (64, 96, 128, 160, 192, 224)},
+)
 _variants("res2net_dla", "timm", "dla34 dla46x_c res2net50_26w_4s selecsls42b")
-_variants("edgenext", "timm", "edgenext_xx_small edgenext_x_small", {"batch": BATCHES[:14], "side": (128, 192, 256, 320)})
+_variants(
+    "edgenext",
+    "timm",
+    "edgenext_xx_small edgenext_x_small",
+    {"batch": BATCHES[:14], "side": (128, 192, 256, 320)},
+)
 _variants("convnextv2", "timm", "convnextv2_atto convnextv2_femto convnextv2_pico")
 _variants("fastvit", "timm", "fastvit_t8 fastvit_t12", {"batch": BATCHES[:12], "side": (128, 192, 256)})
 _variants("pvt", "timm", "pvt_v2_b0 pvt_v2_b1", {"batch": BATCHES[:12], "side": (64, 96, 128, 160, 192, 224)})
 _variants("halo_and_attention_pool", "timm", "resnet26t seresnext26t_32x4d skresnet18 ecaresnet26t")
-_sized("vit_timm", "vit_tiny_patch16_224 vit_small_patch16_224 vit_small_patch32_224 deit3_small_patch16_224", "img_size", 32)
+_sized(
+    "vit_timm",
+    "vit_tiny_patch16_224 vit_small_patch16_224 vit_small_patch32_224 deit3_small_patch16_224",
+    "img_size",
+    32,
+)
 _sized("eva_rotary", "eva02_tiny_patch14_224 vit_small_patch16_rope_224", "img_size", 112)
 _sized("cait_xcit", "cait_xxs24_224 xcit_nano_12_p16_224 xcit_tiny_12_p16_224", "img_size", 32)

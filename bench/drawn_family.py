@@ -156,7 +156,9 @@ def without_dropout(model: nn.Module) -> nn.Module:
         if isinstance(module, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d | nn.AlphaDropout):
             module.p = 0.0
         for name, value in list(vars(module).items()):
-            dropped = name.endswith(("dropout", "dropout_p", "dropout_prob", "drop_prob", "layerdrop", "drop_path_prob"))
+            dropped = name.endswith(
+                ("dropout", "dropout_p", "dropout_prob", "drop_prob", "layerdrop", "drop_path_prob")
+            )
             if dropped and isinstance(value, float):
                 setattr(module, name, 0.0)
         if type(module).__name__ == "StochasticDepth":
@@ -189,13 +191,12 @@ def make_case(family: Family, sizes: Sizes, device: str) -> Case:
 def on_meta(family: Family, sizes: Sizes) -> tuple[Case, list[torch.Tensor]]:
     case = make_case(family, sizes, "meta")
     return case, [
-        torch.empty(i.shape, dtype=torch.int64 if i.is_index else torch.float32, device="meta") for i in case.inputs
+        torch.empty(i.shape, dtype=torch.int64 if i.is_index else torch.float32, device="meta")
+        for i in case.inputs
     ]
 
 
-def tensors(
-    inputs: Sequence[Input], dtype: torch.dtype, device: str, seed: int
-) -> list[torch.Tensor]:
+def tensors(inputs: Sequence[Input], dtype: torch.dtype, device: str, seed: int) -> list[torch.Tensor]:
     """Made on the host, so that they are the same for every device."""
     generator = torch.Generator().manual_seed(seed)
     made = [

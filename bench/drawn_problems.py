@@ -53,7 +53,7 @@ DTYPES = {
     ("cpu", "int8"): ("int8-dynamic", "int8-static"),
     ("cpu", "halves"): ("bf16", "f16"),
 }
-# Parameters and elements of any tensor that a problem may have: weights in f64 and both sides fit beside each other.
+# Parameters that a problem may have: weights in f64 and those of both sides lie beside each other.
 MOST_PARAMETERS = {"cuda": 600e6, "cpu": 120e6}
 KNOB_TRIES, FAMILY_TRIES = 3, 40
 
@@ -79,7 +79,9 @@ class Problem:
     @property
     def name(self) -> str:
         sizes = " ".join(f"{key}={value}" for key, value in self.sizes.items())
-        how = "/".join(x for x in (self.dtype, self.optimizer, self.door if self.mode == "train" else "") if x)
+        how = "/".join(
+            x for x in (self.dtype, self.optimizer, self.door if self.mode == "train" else "") if x
+        )
         return f"{self.family} {how} {sizes}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -232,13 +234,17 @@ def measured_reach(names: list[str] | None = None) -> dict[str, dict[str, list[s
             device, mode = key.split()
             if mode in family.modes or (mode in ("int8", "halves") and _as_integers(family, mode)):
                 rows[name] = _reached(sized, family, device, mode)
-        print(name, {key: "".join(t[0] for t in rows[name]) for key, rows in found.items() if name in rows}, flush=True)
+        print(
+            name,
+            {key: "".join(t[0] for t in rows[name]) for key, rows in found.items() if name in rows},
+            flush=True,
+        )
     return found
 
 
 INT8 = set(
-    "bert distilbert roberta_classifier electra_small vit_hf mlp tabular_residual resnet mobilenet_v2 mnasnet "
-    "squeezenet vgg regnet resnext_grouped dlrm gated_mlp whisper_encoder points super_resolution".split()
+    "bert distilbert roberta_classifier electra_small vit_hf mlp tabular_residual resnet mobilenet_v2 mnasnet"
+    " squeezenet vgg regnet resnext_grouped dlrm gated_mlp whisper_encoder points super_resolution".split()
 )
 
 
@@ -276,7 +282,9 @@ def golden(count: int = 12) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--reach", action="store_true")
     parser.add_argument("--freeze", action="store_true")
     parser.add_argument("--only", nargs="*", help="families, with --reach: shows, and writes nothing")

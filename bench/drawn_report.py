@@ -84,8 +84,11 @@ def summary(records: Sequence[Record], device: str) -> str:
         lines.append(f"{name:6s} {len(rows):3d} problems, geometric mean {mean(rows):.3f}{worst}")
     every = [ratio(r) for r in counted]
     failed = sum("failed" in r["ours"] for r in counted)
-    lines.append(f"all    {len(every):3d} problems, geometric mean {mean(every):.3f}, worst {min(every):.3f}; "
-                 f"{failed} failures of ours at {FAILED}, {len(records) - len(counted)} of the peer replaced")  # fmt: skip
+    replaced = len(records) - len(counted)
+    lines.append(
+        f"all    {len(every):3d} problems, geometric mean {mean(every):.3f}, worst {min(every):.3f}; "
+        f"{failed} failures of ours at {FAILED}, {replaced} of the peer replaced"
+    )
     compiled = [
         min(row["compile_seconds"] for row in r["peers"].values() if "compile_seconds" in row)
         / r["ours"]["compile_seconds"]

@@ -1,4 +1,4 @@
-"""The programs that run a drawn problem: ours, torch.compile's, on a CPU onnxruntime's and OpenVINO's too, and
+"""The programs that run a drawn problem: ours, torch.compile's, on a CPU onnxruntime's and OpenVINO's, and
 the reference in f64. Each is made once and then called without arguments. Needs torch.
 """
 
@@ -134,7 +134,9 @@ def reference(work: Work) -> list[torch.Tensor]:
     """In f64, of the weights and inputs as the problem's dtype has them. Of training: see `trained`."""
     if work.training:
         model = work.model(torch.float64)
-        step = torch_step(work, model, work.arguments(torch.float64), compile=None, fused=False, autocast=False)
+        step = torch_step(
+            work, model, work.arguments(torch.float64), compile=None, fused=False, autocast=False
+        )
         return trained(work, model, step)
     with torch.no_grad():
         return host(work.model(torch.float64)(*work.arguments(torch.float64)))
@@ -149,7 +151,9 @@ def laid_out(work: Work, model: nn.Module, channels_last: bool) -> tuple[nn.Modu
     if not channels_last:
         return model, work.inputs
     last = torch.channels_last
-    return model.to(memory_format=last), [x.to(memory_format=last) if x.dim() == 4 else x for x in work.inputs]
+    return model.to(memory_format=last), [
+        x.to(memory_format=last) if x.dim() == 4 else x for x in work.inputs
+    ]
 
 
 def started(work: Work, run: Callable[[], Any]) -> tuple[Any, float]:
@@ -179,8 +183,9 @@ def our_inference(work: Work) -> Side:
     precision = "tf32" if problem.dtype == "tf32" else "f32"
     start = time.perf_counter()
     exe = aicf.compile(
-        model, tuple(work.inputs), device=work.device, precision=precision, threads=_threads(work)
-    )
+        model, tuple(work.inputs), device=work.device, precision=precision, threads=_threads(work),
+        options=_target(work),
+    )  # fmt: skip
     exe(*work.inputs)
     synchronize(work)
     seconds = time.perf_counter() - start
@@ -191,13 +196,19 @@ def _threads(work: Work) -> int | None:
     return work.threads if work.device == "cpu" else None
 
 
+def _target(work: Work) -> dict[str, str]:
+    """Code for this GPU alone, so that saving it compiles nothing more."""
+    return {"target": "cuda"} if work.device == "cuda" else {}
+
+
 def _calls(work: Work, exe: Any) -> Callable[[], object]:
     """Into memory that is there; a model that does not read all of its inputs allocates its result."""
     if work.device == "cpu" or len(exe.inputs) != len(work.inputs) or len(exe.outputs) != 1:
         return lambda: exe(*work.inputs)
     outputs = [torch.empty_like(exe(*work.inputs))]
     inputs = [x.contiguous() for x in work.inputs]
-    return lambda: exe.run_into(inputs, outputs)
+    stream = torch.cuda.current_stream()
+    return lambda: exe.run_into(inputs, outputs, stream=stream)
 
 
 # ---- training
@@ -296,7 +307,7 @@ def our_step(work: Work) -> Side:
     import aicf
     from aicf import optim
 
-    problem, model = work.problem, work.model()
+    problem, model = work.problem, work.model().cpu()  # its examples are made on the host
     rate = RATE[problem.optimizer]
     optimizer = (
         optim.SGD(rate, momentum=0.9) if problem.optimizer == "sgd" else optim.AdamW(rate, weight_decay=0.01)
@@ -309,7 +320,7 @@ def our_step(work: Work) -> Side:
     start = time.perf_counter()
     step = aicf.compile_train_step(
         model, work.loss, optimizer, specs, precision=problem.dtype, skip_bad_steps=False,
-        device=work.device, threads=_threads(work),
+        device=work.device, threads=_threads(work), options=_target(work),
     )  # fmt: skip
     losses = [torch.as_tensor(_tensor(step(*arguments))).double().cpu().reshape(()) for _ in range(STEPS)]
     seconds = time.perf_counter() - start
@@ -377,7 +388,11 @@ def openvino_side(work: Work, path: Path) -> Side:
     import openvino
 
     start = time.perf_counter()
-    hints = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": work.threads}
+    hints = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": work.threads,
+    }
     compiled = openvino.compile_model(openvino.Core().read_model(path), "CPU", hints)
     request = compiled.create_infer_request()
     given = {i.name: x.numpy() for i, x in zip(work.case.inputs, work.inputs, strict=True)}

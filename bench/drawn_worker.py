@@ -136,6 +136,7 @@ class Prepared:
         record: dict[str, Any] = {"compile_seconds": side.seconds, "error": errors}
         if said := self.wrong(errors):
             return {**record, "failed": said}
+        record["quick_us"] = quick_microseconds(self.work, side)
         self.ours = side
         return record
 
@@ -172,7 +173,9 @@ def timed(work: Work, prepared: Prepared, rounds: int) -> dict[str, list[float]]
     return {name: [1e6 * s for s in values] for name, values in samples.items()}
 
 
-def kernels(work: Work, prepared: Prepared, cli: str, seconds: float) -> list[dict[str, Any]] | dict[str, str]:
+def kernels(
+    work: Work, prepared: Prepared, cli: str, seconds: float
+) -> list[dict[str, Any]] | dict[str, str]:
     """The heaviest five of ours, by `aicf bench --kernels` of the saved program."""
     if prepared.ours is None or prepared.ours.executable is None:
         return []
@@ -186,7 +189,18 @@ def kernels(work: Work, prepared: Prepared, cli: str, seconds: float) -> list[di
                 if given
                 for word in ("--range", f"{info.name}=0..{given - 1}")
             ]
-            command = [cli, "bench", str(path), "--device", work.device, "--repeat", "10", *ranges, "--kernels", "--json"]
+            command = [
+                cli,
+                "bench",
+                str(path),
+                "--device",
+                work.device,
+                "--repeat",
+                "10",
+                *ranges,
+                "--kernels",
+                "--json",
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
         if done.returncode:
             return {"failed": done.stderr.strip()[:400]}
@@ -228,8 +242,7 @@ def main() -> int:
         samples = timed(work, prepared, options.rounds)
         say(timed=samples)
         say(kernels=kernels(work, prepared, options.cli, 40.0))
-    sys.stdout.flush()
-    os._exit(0)  # the compilers' pools of workers need not be waited for
+    return 0
 
 
 def quiet_libraries() -> None:
@@ -240,9 +253,12 @@ def quiet_libraries() -> None:
 
 
 if __name__ == "__main__":
+    code = 1
     try:
-        sys.exit(main())
+        code = main()
     except Exception as failure:
         say(failed=reason(failure))
         traceback.print_exc()
-        sys.exit(1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the compilers' pools of workers need not be waited for

@@ -23,8 +23,9 @@ from drawn_family import on_meta
 from drawn_streams import Stream
 
 GOLDEN = json.loads(Path(__file__).with_name("drawn_golden.json").read_text())
-INSTALLED = {name: importlib.util.find_spec(name) is not None for name in ("transformers", "timm", "torchvision")}
-WITH_RESOLUTION = "transformers"
+INSTALLED = {
+    name: importlib.util.find_spec(name) is not None for name in ("transformers", "timm", "torchvision")
+}
 
 
 def installed(family: Any) -> bool:
@@ -34,13 +35,15 @@ def installed(family: Any) -> bool:
 
 
 def test_the_generator_is_the_frozen_one() -> None:
-    assert drawn.generator_hash() == drawn.frozen_hash(), "run python bench/drawn_problems.py --reach --freeze"
+    assert drawn.generator_hash() == drawn.frozen_hash(), (
+        "run python bench/drawn_problems.py --reach --freeze"
+    )
 
 
 def test_a_stream_is_a_function_of_its_words() -> None:
     assert [Stream("a", 1).bits() for _ in range(2)] == [Stream("a", 1).bits()] * 2
     assert Stream("a", 1).bits() != Stream("a", 2).bits() != Stream("b", 1).bits()
-    assert Stream("a", 1).bits() == 15330391703105622043
+    assert Stream("a", 1).bits() == 11836036119350946124
     assert sorted(Stream("s").shuffled(range(9))) == list(range(9))
 
 
@@ -71,7 +74,9 @@ def test_draws_are_the_golden_ones(device: str) -> None:
     torch.manual_seed(Stream(device).below(1000))
     for row in rows[:: max(1, len(rows) // 8)]:
         found = drawn.draw(0, device, row["mode"], row["index"]).as_dict()
-        assert {k: found[k] for k in ("name", "third", "door")} == {k: row[k] for k in ("name", "third", "door")}
+        assert {k: found[k] for k in ("name", "third", "door")} == {
+            k: row[k] for k in ("name", "third", "door")
+        }
         assert found["seconds"] == pytest.approx(row["seconds"], rel=0.05)
 
 
@@ -100,7 +105,9 @@ def test_every_family_builds_on_meta() -> None:
 def test_the_estimate_counts_what_it_says() -> None:
     layer = torch.nn.Linear(1024, 4096, bias=False, device="meta")
     (kernel,) = kernels_of(layer, [torch.empty(512, 1024, device="meta")])
-    assert kernel == Kernel("contraction", 2.0 * 512 * 1024 * 4096, 512 * 1024 + 1024 * 4096 + 512 * 4096, 512.0 * 4096)
+    assert kernel == Kernel(
+        "contraction", 2.0 * 512 * 1024 * 4096, 512 * 1024 + 1024 * 4096 + 512 * 4096, 512.0 * 4096
+    )
     one, step = total_of([kernel], "cuda", "f32"), total_of([kernel], "cuda", "f32", "adamw", 1024 * 4096)
     assert one.bytes == 4 * kernel.elements and step.flops == 3 * one.flops
     assert step.bytes == 3 * one.bytes + 28 * 1024 * 4096
