@@ -294,9 +294,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, help="a file to go on from, at the same commit and generator")
     parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
     parser.add_argument("--parallel", type=int, help="problems that prepare at once; 8, on a CPU 1")
-    parser.add_argument(
-        "--wave", type=int, help="problems prepared before the first is timed; 16, on a CPU 2"
-    )
+    parser.add_argument("--wave", type=int, help="problems prepared before the first is timed; 8, on a CPU 2")
     parser.add_argument("--rounds", type=int, default=40, help="pairs of samples, at least 30")
     parser.add_argument("--threads", type=int, help="of a CPU's programs: the physical cores; beside a GPU 2")
     parser.add_argument(
@@ -311,7 +309,7 @@ def arguments() -> argparse.Namespace:
     options.count = options.count or COUNTS[options.device, options.mode]
     options.threads = options.threads or (2 if options.device == "cuda" else physical_cores())
     options.parallel = options.parallel or (8 if options.device == "cuda" else 1)
-    options.wave = options.wave or (16 if options.device == "cuda" else 2)
+    options.wave = options.wave or (8 if options.device == "cuda" else 2)
     return options
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,7 +93,24 @@ def work_of(problem: Any, family: Family, threads: int) -> Work:
             (target,) = tensors([Input("target", places, count)], torch.float32, problem.device, seed + 1)
         else:
             (target,) = tensors([Input("target", shape)], torch.float32, problem.device, seed + 1)
-    return Work(problem, case, inputs, target, threads)
+    work = Work(problem, case, inputs, target, threads)
+    if work.training:
+        freeze_unused(work)
+    return work
+
+
+def freeze_unused(work: Work) -> None:
+    """Parameters that the result does not depend on, such as a pooler's, are not trained on either side."""
+    model = work.model()
+    with torch.enable_grad():
+        work.loss(model(*work.inputs), work.target).backward()
+    unused = {name for name, p in model.named_parameters() if p.grad is None}
+    for name, p in work.case.model.named_parameters():
+        p.requires_grad_(name not in unused)
+
+
+def trained_parameters(work: Work) -> dict[str, torch.Tensor]:
+    return {name: p.detach() for name, p in work.case.model.named_parameters() if p.requires_grad}
 
 
 def relative_error(found: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> float:
@@ -216,7 +233,7 @@ def _calls(work: Work, exe: Any) -> Callable[[], object]:
 
 def trained(work: Work, model: nn.Module, step: Callable[[], Any]) -> list[torch.Tensor]:
     """The losses of a few steps, and how the weights have changed since."""
-    before = {name: p.detach().double().cpu() for name, p in work.case.model.named_parameters()}
+    before = {name: p.double().cpu() for name, p in trained_parameters(work).items()}
     losses = torch.stack([step().detach().double().cpu().reshape(()) for _ in range(STEPS)])
     after = dict(model.named_parameters())
     return [losses, *(after[name].detach().double().cpu() - was for name, was in before.items())]
@@ -325,12 +342,21 @@ def our_step(work: Work) -> Side:
     losses = [torch.as_tensor(_tensor(step(*arguments))).double().cpu().reshape(()) for _ in range(STEPS)]
     seconds = time.perf_counter() - start
     after = {name: _tensor(value).double().cpu() for name, value in step.parameters().items()}
-    changed = []
-    for name, p in work.case.model.named_parameters():
-        if name not in after:
-            raise ValueError(f"the step has no param {name}, only {', '.join(sorted(after)[:5])} …")
-        changed.append(after[name].reshape(p.shape) - p.detach().double().cpu())
+    names = our_names(work, after)
+    changed = [after[names[name]] - p.double().cpu() for name, p in trained_parameters(work).items()]
     return Side(lambda: step(*arguments), lambda: [torch.stack(losses), *changed], seconds, step)
+
+
+def our_names(work: Work, known: Container[str]) -> dict[str, str]:
+    """Of each trained parameter the name that a step of ours has for it: a tied one has one of its names."""
+    names: dict[int, list[str]] = {}
+    for name, p in work.case.model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(p), []).append(name)
+    found = {aliases[0]: next((n for n in aliases if n in known), "") for aliases in names.values()}
+    missing = [name for name in trained_parameters(work) if not found[name]]
+    if missing:
+        raise ValueError(f"the step has no param {', '.join(missing[:5])}")
+    return found
 
 
 def _tensor(value: Any) -> torch.Tensor:

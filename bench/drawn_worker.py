@@ -119,6 +119,8 @@ class Prepared:
             record["errors"][name] = self.errors(found, expected)
         say(stage="ours", record=record)
         record["ours"] = {"failed": skip_ours} if skip_ours else self.make_ours(expected)
+        if work.device == "cuda":
+            torch.cuda.empty_cache()
         return record
 
     def errors(self, found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[float]:
@@ -155,7 +157,7 @@ def timed(work: Work, prepared: Prepared, rounds: int) -> dict[str, list[float]]
     """Microseconds of every program, in turns; of several layouts of torch.compile the faster one."""
     peers = dict(prepared.peers)
     if work.device == "cuda":
-        quick = {name: prepared.record["peers"][name]["quick_us"] for name in peers}
+        quick = {name: quick_microseconds(work, side) for name, side in peers.items()}
         fastest = min(quick, key=quick.__getitem__)
         peers = {fastest: peers[fastest]}
     programs = {name: side.run for name, side in peers.items()}

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from families_grid import Case, cases
 from gpu_replay import captured, microseconds_in_turns
 from gpu_report import Report, make_parser, require_cuda
@@ -32,11 +33,16 @@ COPY_BYTES = 1 << 30
 
 def operands_of(case: Case, dtype: Any) -> list[list[Any]]:
     """Of every copy."""
-    import torch
 
     def made(kind: str, shape: tuple[int, ...]) -> Any:
         if kind == "":
             return torch.randn(shape, device="cuda").to(dtype)
+        if kind.startswith("f32"):
+            return (
+                torch.rand(shape, device="cuda") + 0.5
+                if kind.endswith("positive")
+                else torch.randn(shape, device="cuda")
+            )
         if kind == "positive":
             return torch.rand(shape, device="cuda").to(dtype) + 0.5
         return torch.randint(0, int(kind), shape, device="cuda")
@@ -48,7 +54,6 @@ def operands_of(case: Case, dtype: Any) -> list[list[Any]]:
 def ours(case: Case, operands: list[list[Any]], precision: str) -> Callable[[], object]:
     """All copies in one program of ours."""
     import aicf
-    import torch
 
     count = len(case.operands)
 
@@ -90,8 +95,6 @@ def _signature(names: list[str]) -> Any:
 
 def libraries(case: Case, operands: list[list[Any]]) -> dict[str, Callable[[], object]]:
     """What torch calls; of maps in both layouts, whose operands are laid out beforehand."""
-    import torch
-
     found: dict[str, Callable[[], object]] = {}
     layouts = {"torch": operands}
     if case.maps:
@@ -114,8 +117,6 @@ def libraries(case: Case, operands: list[list[Any]]) -> dict[str, Callable[[], o
 
 def rates(rounds: int) -> dict[str, float]:
     """Bytes a second of a copy, FLOPs a second of a product in each dtype, of this card in this run."""
-    import torch
-
     x = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
     y = torch.empty_like(x)
     programs: dict[str, Callable[[], object]] = {"copy": captured(lambda: y.copy_(x))}
@@ -133,8 +134,6 @@ def rates(rounds: int) -> dict[str, float]:
 
 
 def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dict[str, Any]:
-    import torch
-
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name]
     operands = operands_of(case, dtype)
     with torch.no_grad():
@@ -155,6 +154,59 @@ def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dic
     record: dict[str, Any] = {"family": case.family, "case": case.name, "dtype": name, "copies": copies}
     record |= {"bytes": moved, "flops": case.flops, "limit_us": least, "refused": refused}
     record["us"] = {n: [s / copies for s in values] for n, values in samples.items()}
+    print(line(record), flush=True)
+    return record
+
+
+# Tensors and elements of each: many small ones, a transformer's, a few large ones.
+OPTIMIZED = [(400, 300), (148, 300_000), (60, 1_000_003), (8, 16_000_000)]
+
+
+class Sums(torch.nn.Module):
+    """A loss whose gradients are slices of its input, so that a step of it is little but the optimizer."""
+
+    def __init__(self, tensors: int, elements: int) -> None:
+        super().__init__()
+        self.parts = torch.nn.ParameterList(torch.randn(elements) for _ in range(tensors))
+        self.elements = elements
+
+    def forward(self, gradients: torch.Tensor) -> torch.Tensor:
+        n = self.elements
+        return sum((p * gradients[i * n : (i + 1) * n]).sum() for i, p in enumerate(self.parts))
+
+
+def measure_optimizer(tensors: int, elements: int, limits: dict[str, float], rounds: int) -> dict[str, Any]:
+    """AdamW of f32, with the norm of all gradients clipped; the library is torch's fused step and clip."""
+    import aicf
+    from aicf import optim
+
+    module, count = Sums(tensors, elements), tensors * elements
+    gradients = torch.randn(count, device="cuda")
+    programs: dict[str, Callable[[], object]] = {}
+    refused = ""
+    try:
+        step = aicf.compile_train_step(
+            module, None, optim.AdamW(1e-3, weight_decay=0.01), [aicf.TensorSpec((count,))], clip_norm=1.0,
+            skip_bad_steps=False, device="cuda", options={"target": "cuda"},
+        )  # fmt: skip
+        programs["aicf"] = lambda: step(gradients)
+        step(gradients)
+    except Exception as error:
+        refused = f"{type(error).__name__}: {str(error)[:300]}"
+    parameters = [p.detach().cuda().requires_grad_() for p in module.parts]
+    for i, p in enumerate(parameters):
+        p.grad = gradients[i * elements : (i + 1) * elements].clone()
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01, fused=True, capturable=True)
+
+    def library() -> None:
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+        optimizer.step()
+
+    programs["torch"] = captured(library)
+    record: dict[str, Any] = {"family": "optimizer", "case": f"{tensors} of {elements}", "dtype": "f32"}
+    moved = 32.0 * count  # the gradients twice
+    record |= {"bytes": moved, "flops": 0.0, "limit_us": 1e6 * moved / limits["copy"], "refused": refused}
+    record["us"] = microseconds_in_turns(programs, rounds, 3)
     print(line(record), flush=True)
     return record
 
@@ -205,24 +257,33 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
     options: argparse.Namespace = parser.parse_args()
     require_cuda()
-    import torch
-
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     end = time.monotonic() + options.seconds
     report = Report(options, ["torch"])
     report.record["limits"] = limits = rates(options.rounds)
     print("limits of this run:", {k: f"{v / 1e12:.2f} T/s" for k, v in limits.items()}, flush=True)
-    for name in options.dtypes:
-        for case in cases():
-            if options.families and not any(part in case.family for part in options.families):
-                continue
-            if time.monotonic() > end - 15:
-                print("families: no time for the rest", file=sys.stderr)
-                print(summary(report.rows))
-                return report.exit_code()
-            report.measure(f"{case.family} {case.name}", partial(measure, case, name, limits, options.rounds))
-            torch.cuda.empty_cache()
+
+    def chosen(family: str) -> bool:
+        return not options.families or any(part in family for part in options.families)
+
+    work = [
+        (f"{case.family} {case.name}", partial(measure, case, name, limits, options.rounds))
+        for name in options.dtypes
+        for case in cases()
+        if chosen(case.family)
+    ]
+    if chosen("optimizer"):
+        work += [
+            (f"optimizer {n} of {size}", partial(measure_optimizer, n, size, limits, options.rounds))
+            for n, size in OPTIMIZED
+        ]
+    for count, (name, measured) in enumerate(work):
+        if time.monotonic() > end - 15:
+            print(f"families: no time for {len(work) - count} of {len(work)} cases", file=sys.stderr)
+            break
+        report.measure(name, measured)
+        torch.cuda.empty_cache()
     print(summary(report.rows))
     return report.exit_code()
 

@@ -1,5 +1,5 @@
-"""The grid of bench/families.py: of each kernel family calls of torch over shapes that are round, odd, with few
-rows, with few columns, and large; with what each has to move and to compute.
+"""The grid of bench/families.py: of each kernel family calls of torch over shapes that are round, odd, with
+few rows, with few columns, and large; with what each has to move and to compute.
 
 Gradients are ATen's own backward ops, so that each case is one op on both sides. Attention's gradient is our
 op beside torch's, because no op of ATen states it without its forward pass.
@@ -23,7 +23,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """`operands`: kind and shape of each: "" floats, "positive" ones, or a number below which indices lie.
+    """`operands`: kind and shape of each: "" floats, "positive" ones, "f32" ones whatever the dtype, as norms
+    keep their statistics, "f32 positive" ones, or a number below which indices lie.
     `elements` are those read and written at least, in the dtype."""
 
     family: str
@@ -62,15 +63,23 @@ def matmuls() -> Iterator[Case]:
     for m, n, k in [(768, 3072, 8192), (512, 512, 16384), (128, 784, 4096), (64, 1000, 256)]:
         a, b = (k, m), (k, n)  # rows are what is summed over, as in a weight's gradient
         yield Case(
-            "matmul weight gradient", f"{m}x{n}x{k}", floats(a, b), lambda a, b: a.t() @ b,
-            size(a, b, (m, n)), 2.0 * m * n * k,
-        )  # fmt: skip
+            "matmul weight gradient",
+            f"{m}x{n}x{k}",
+            floats(a, b),
+            lambda a, b: a.t() @ b,
+            size(a, b, (m, n)),
+            2.0 * m * n * k,
+        )
     for count, m, n, k in [(96, 197, 197, 64), (768, 64, 64, 32), (32, 512, 512, 80), (4096, 8, 8, 16)]:
         a, b = (count, m, k), (count, k, n)
         yield Case(
-            "batched matmul", f"{count} of {m}x{n}x{k}", floats(a, b), torch.bmm, size(a, b, (count, m, n)),
+            "batched matmul",
+            f"{count} of {m}x{n}x{k}",
+            floats(a, b),
+            torch.bmm,
+            size(a, b, (count, m, n)),
             2.0 * count * m * n * k,
-        )  # fmt: skip
+        )
 
 
 # name, batch, channels, side, maps, kernel, stride, groups
@@ -125,10 +134,14 @@ def convolutions() -> Iterator[Case]:
         pad = (kernel - stride) // 2
         y = (batch, maps, (side - 1) * stride - 2 * pad + kernel, (side - 1) * stride - 2 * pad + kernel)
         yield Case(
-            "convolution transposed", f"{kernel}x{kernel} stride {stride}, {batch}x{channels}x{side} to {maps}",
-            floats(x, w), lambda x, w, s=stride, p=pad: F.conv_transpose2d(x, w, None, s, p),
-            size(x, w, y), 2.0 * size(x) * math.prod(w[1:]), True,
-        )  # fmt: skip
+            "convolution transposed",
+            f"{kernel}x{kernel} stride {stride}, {batch}x{channels}x{side} to {maps}",
+            floats(x, w),
+            lambda x, w, s=stride, p=pad: F.conv_transpose2d(x, w, None, s, p),
+            size(x, w, y),
+            2.0 * size(x) * math.prod(w[1:]),
+            True,
+        )
 
 
 ROWS = {
@@ -153,39 +166,59 @@ def norms() -> Iterator[Case]:
             "layer norm", text, floats(x, w, w), lambda x, w, b: F.layer_norm(x, w.shape, w, b), 2 * each
         )
         yield Case("rms norm", text, floats(x, w), lambda x, w: F.rms_norm(x, w.shape, w, 1e-5), 2 * each)
-        operands = [*floats(x, x, w, one), ("positive", one)]
+        operands = [*floats(x, x, w), ("f32", one), ("f32 positive", one)]
         yield Case("layer norm backward", text, operands, layer_norm_back, 3 * each)
         yield Case("softmax", text, floats(x), lambda x: F.softmax(x, -1), 2 * each)
         yield Case("log softmax", text, floats(x), lambda x: F.log_softmax(x, -1), 2 * each)
         yield Case(
-            "softmax backward", text, [("", x), ("positive", x)],
-            lambda dy, y: aten._softmax_backward_data(dy, y, -1, dy.dtype), 3 * each,
-        )  # fmt: skip
+            "softmax backward",
+            text,
+            [("", x), ("positive", x)],
+            lambda dy, y: aten._softmax_backward_data(dy, y, -1, dy.dtype),
+            3 * each,
+        )
     for name, shape in MAPS.items():
         n, c, h, w = shape
         each, text, channels = size(shape), f"{name} {n}x{c}x{h}", (c,)
         yield Case(
-            "batch norm training", text, floats(shape, channels, channels),
+            "batch norm training",
+            text,
+            [("", shape), ("f32", channels), ("f32", channels)],
             lambda x, w, b: F.relu(aten._native_batch_norm_legit.no_stats(x, w, b, True, 0.1, 1e-5)[0]),
-            3 * each, 0.0, True,
-        )  # fmt: skip
+            3 * each,
+            0.0,
+            True,
+        )
         yield Case(
-            "batch norm backward", text, [*floats(shape, shape, channels, channels), ("positive", channels)],
-            lambda dy, x, w, m, r: aten.native_batch_norm_backward(dy, x, w, None, None, m, r, True, 1e-5, [True] * 3),
-            5 * each, 0.0, True,
-        )  # fmt: skip
+            "batch norm backward",
+            text,
+            [*floats(shape, shape), ("f32", channels), ("f32", channels), ("f32 positive", channels)],
+            lambda dy, x, w, m, r: aten.native_batch_norm_backward(
+                dy, x, w, None, None, m, r, True, 1e-5, [True] * 3
+            ),
+            5 * each,
+            0.0,
+            True,
+        )
         yield Case(
-            "group norm", text, floats(shape, channels, channels),
-            lambda x, w, b: F.silu(F.group_norm(x, 8, w, b)), 2 * each, 0.0, True,
-        )  # fmt: skip
+            "group norm",
+            text,
+            floats(shape, channels, channels),
+            lambda x, w, b: F.silu(F.group_norm(x, 8, w, b)),
+            2 * each,
+            0.0,
+            True,
+        )
         groups = (n, 8)
         yield Case(
-            "group norm backward", text, [*floats(shape, shape, channels, groups), ("positive", groups)],
+            "group norm backward",
+            text,
+            [*floats(shape, shape, channels, groups), ("positive", groups)],
             lambda dy, x, w, m, r, s=shape: aten.native_group_norm_backward(
                 dy, x, m, r, w, s[0], s[1], s[2] * s[3], 8, [True] * 3
             ),
             3 * each,
-        )  # fmt: skip
+        )
 
 
 # batch, heads, queries, keys, depth, causal
@@ -234,9 +267,15 @@ def attention() -> Iterator[Case]:
             return out, *ops.attention_backward(q, k, v, out, dout, **attributes)
 
         yield Case(
-            "attention both ways", text, floats(q, k, k, q), both, size(q, k, k, q) * 2, 3.5 * flops,
-            peers={"cuDNN": both_by_cudnn}, traced=traced,
-        )  # fmt: skip
+            "attention both ways",
+            text,
+            floats(q, k, k, q),
+            both,
+            size(q, k, k, q) * 2,
+            3.5 * flops,
+            peers={"cuDNN": both_by_cudnn},
+            traced=traced,
+        )
 
 
 def gathers() -> Iterator[Case]:
@@ -250,10 +289,12 @@ def gathers() -> Iterator[Case]:
         moved = 2 * size((count, width))
         yield Case("gather rows", text, [("", table), (str(rows), index)], lambda t, i: t[i], moved)
         yield Case(
-            "embedding backward", text, [("", (count, width)), (str(rows), index)],
+            "embedding backward",
+            text,
+            [("", (count, width)), (str(rows), index)],
             lambda dy, i, rows=rows: aten.embedding_dense_backward(dy, i, rows, -1, False),
             size((count, width), table),
-        )  # fmt: skip
+        )
     for nodes, edges, width in [
         (2708, 10556, 64),
         (20000, 160_000, 128),
@@ -262,15 +303,23 @@ def gathers() -> Iterator[Case]:
     ]:
         text = f"{edges} into {nodes}x{width}"
         yield Case(
-            "index add", text, [("", (edges, width)), (str(nodes), (edges,))],
-            lambda x, i, n=nodes: torch.zeros(n, x.shape[1], dtype=x.dtype, device=x.device).index_add(0, i, x),
+            "index add",
+            text,
+            [("", (edges, width)), (str(nodes), (edges,))],
+            lambda x, i, n=nodes: torch.zeros(n, x.shape[1], dtype=x.dtype, device=x.device).index_add(
+                0, i, x
+            ),
             size((edges, width), (nodes, width)),
-        )  # fmt: skip
+        )
         yield Case(
-            "scatter add", text, [("", (edges, width)), (str(nodes), (edges, width))],
-            lambda x, i, n=nodes: torch.zeros(n, x.shape[1], dtype=x.dtype, device=x.device).scatter_add(0, i, x),
+            "scatter add",
+            text,
+            [("", (edges, width)), (str(nodes), (edges, width))],
+            lambda x, i, n=nodes: torch.zeros(n, x.shape[1], dtype=x.dtype, device=x.device).scatter_add(
+                0, i, x
+            ),
             size((edges, width), (nodes, width)) + 4 * size((edges, width)),
-        )  # fmt: skip
+        )
 
 
 def pools() -> Iterator[Case]:
@@ -285,31 +334,54 @@ def pools() -> Iterator[Case]:
         yield Case("average pool", text, floats(shape), lambda x: F.avg_pool2d(x, 2), 1.25 * each, 0.0, True)
         yield Case("global pool", text, floats(shape), lambda x: x.mean((2, 3)), each, 0.0, True)
         yield Case(
-            "max pool backward", text, floats(half, shape),
+            "max pool backward",
+            text,
+            floats(half, shape),
             lambda dy, x: aten.max_pool2d_with_indices_backward(
-                dy, x, [2, 2], [2, 2], [0, 0], [1, 1], False, aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[1]
+                dy,
+                x,
+                [2, 2],
+                [2, 2],
+                [0, 0],
+                [1, 1],
+                False,
+                aten.max_pool2d_with_indices(x, [2, 2], [2, 2])[1],
             ),
             2.25 * each,
-        )  # fmt: skip
+        )
         yield Case(
-            "average pool backward", text, floats(half, shape),
-            lambda dy, x: aten.avg_pool2d_backward(dy, x, [2, 2], [2, 2], [0, 0], False, True, None), 1.25 * each,
-        )  # fmt: skip
+            "average pool backward",
+            text,
+            floats(half, shape),
+            lambda dy, x: aten.avg_pool2d_backward(dy, x, [2, 2], [2, 2], [0, 0], False, True, None),
+            1.25 * each,
+        )
         for mode in ("nearest", "bilinear"):
             yield Case(
-                f"interpolation {mode}", text, floats(shape),
-                lambda x, mode=mode: F.interpolate(x, scale_factor=2.0, mode=mode), 5 * each, 0.0, True,
-            )  # fmt: skip
+                f"interpolation {mode}",
+                text,
+                floats(shape),
+                lambda x, mode=mode: F.interpolate(x, scale_factor=2.0, mode=mode),
+                5 * each,
+                0.0,
+                True,
+            )
         double = (n, c, 2 * h, 2 * w)
         sizes = [[2 * h, 2 * w], list(shape)]
         yield Case(
-            "interpolation nearest backward", text, floats(double),
-            lambda dy, s=sizes: aten.upsample_nearest2d_backward(dy, *s), 5 * each,
-        )  # fmt: skip
+            "interpolation nearest backward",
+            text,
+            floats(double),
+            lambda dy, s=sizes: aten.upsample_nearest2d_backward(dy, *s),
+            5 * each,
+        )
         yield Case(
-            "interpolation bilinear backward", text, floats(double),
-            lambda dy, s=sizes: aten.upsample_bilinear2d_backward(dy, *s, False), 5 * each,
-        )  # fmt: skip
+            "interpolation bilinear backward",
+            text,
+            floats(double),
+            lambda dy, s=sizes: aten.upsample_bilinear2d_backward(dy, *s, False),
+            5 * each,
+        )
 
 
 def moves() -> Iterator[Case]:
@@ -325,16 +397,23 @@ def moves() -> Iterator[Case]:
     for batch, length, heads, depth in [(32, 128, 12, 64), (8, 1024, 16, 64), (3, 77, 7, 40)]:
         shape = (batch, length, heads, depth)
         yield Case(
-            "heads apart", "x".join(map(str, shape)), floats(shape),
-            lambda x: x.transpose(1, 2).contiguous() * 1.0, 2 * size(shape),
-        )  # fmt: skip
+            "heads apart",
+            "x".join(map(str, shape)),
+            floats(shape),
+            lambda x: x.transpose(1, 2).contiguous() * 1.0,
+            2 * size(shape),
+        )
     for n, c, h, groups in [(32, 64, 56, 4), (16, 116, 28, 2)]:
         shape = (n, c, h, h)
         yield Case(
-            "channel shuffle", f"{n}x{c}x{h} of {groups}", floats(shape),
-            lambda x, g=groups: x.view(x.shape[0], g, -1, *x.shape[2:]).transpose(1, 2).reshape(x.shape) * 1.0,
+            "channel shuffle",
+            f"{n}x{c}x{h} of {groups}",
+            floats(shape),
+            lambda x, g=groups: (
+                x.view(x.shape[0], g, -1, *x.shape[2:]).transpose(1, 2).reshape(x.shape) * 1.0
+            ),
             2 * size(shape),
-        )  # fmt: skip
+        )
 
 
 def recurrent() -> Iterator[Case]:
@@ -356,9 +435,13 @@ def recurrent() -> Iterator[Case]:
                 return run(x, start, [w, u, b, b], True, 1, 0.0, False, False, True)[0]
 
             yield Case(
-                kind, f"batch {batch}, {length} steps of {width}", floats(x, w, w, b, h, h), call,
-                size(x, w, w, x), 4.0 * batch * length * gates * width * width,
-            )  # fmt: skip
+                kind,
+                f"batch {batch}, {length} steps of {width}",
+                floats(x, w, w, b, h, h),
+                call,
+                size(x, w, w, x),
+                4.0 * batch * length * gates * width * width,
+            )
 
 
 def cases() -> Iterator[Case]:
