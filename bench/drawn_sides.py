@@ -1,0 +1,484 @@
+"""The programs that run a drawn problem: ours, torch.compile's, on a CPU onnxruntime's and OpenVINO's, and
+the reference in f64. Each is made once and then called without arguments. Needs torch.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import time
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from drawn_family import Case, Family, Input, classes, make_case, tensors, values
+from torch import nn
+
+__all__ = ["Side", "Work", "our_side", "peer_names", "reference", "relative_error", "work_of"]
+
+RATE = {"adamw": 1e-3, "sgd": 1e-2}
+STEPS = 3  # of training, compared with the reference
+HALVES = {"f16": torch.float16, "bf16": torch.bfloat16}
+# What a result may be off, relative in the norm, where torch's own error is a quarter of it or less.
+FLOORS = {
+    "f32": 1e-5, "tf32": 1e-3, "f16": 2e-3, "bf16": 1.6e-2, "bf16-mixed": 1.6e-2,
+    "int8-dynamic": 1e-3, "int8-static": 1e-3,
+}  # fmt: skip
+TRAINING_FLOORS = {"f32": 1e-3, "bf16-mixed": 5e-2}  # of the weights' change, whose norm is small
+
+
+@dataclass
+class Side:
+    """`run` is one call; `check` gives what is compared with the reference, in f64 on the host."""
+
+    run: Callable[[], object]
+    check: Callable[[], list[torch.Tensor]]
+    seconds: float  # of compiling, the first call included
+    executable: Any = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Work:
+    """A problem's model, inputs and target, in f32 on the device."""
+
+    problem: Any
+    case: Case
+    inputs: list[torch.Tensor]
+    target: torch.Tensor | None
+    threads: int
+
+    @property
+    def device(self) -> str:
+        return self.problem.device
+
+    @property
+    def training(self) -> bool:
+        return self.problem.mode == "train"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return HALVES.get(self.problem.dtype, torch.float32)
+
+    @property
+    def loss(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        return classes if self.case.target[0] == "classes" else values
+
+    def model(self, dtype: torch.dtype | None = None) -> nn.Module:
+        """A copy in the problem's dtype, or of its weights in that dtype in another."""
+        model = copy.deepcopy(self.case.model).to(self.dtype)
+        return model.to(dtype or self.dtype).train(self.training)
+
+    def arguments(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+        return [x.to(dtype) if dtype is not None and x.is_floating_point() else x for x in self.inputs]
+
+
+def work_of(problem: Any, family: Family, threads: int) -> Work:
+    seed = problem.seed * 1000 + problem.index
+    torch.manual_seed(seed)
+    case = make_case(family, problem.sizes, problem.device)
+    dtype = HALVES.get(problem.dtype, torch.float32)
+    inputs = tensors(case.inputs, dtype, problem.device, seed)
+    target = None
+    if problem.mode == "train":
+        with torch.no_grad():
+            result = case.model(*(x.float() if x.is_floating_point() else x for x in inputs))
+        shape = tuple(result.shape)
+        if case.target[0] == "classes":
+            count = case.target[1]
+            places = (shape[0], *shape[2:]) if len(shape) == 4 else shape[:-1]
+            (target,) = tensors([Input("target", places, count)], torch.float32, problem.device, seed + 1)
+        else:
+            (target,) = tensors([Input("target", shape)], torch.float32, problem.device, seed + 1)
+    work = Work(problem, case, inputs, target, threads)
+    if work.training:
+        freeze_unused(work)
+    return work
+
+
+def freeze_unused(work: Work) -> None:
+    """Parameters that the result does not depend on, such as a pooler's, are not trained on either side."""
+    model = work.model()
+    with torch.enable_grad():
+        work.loss(model(*work.inputs), work.target).backward()
+    unused = {name for name, p in model.named_parameters() if p.grad is None}
+    for name, p in work.case.model.named_parameters():
+        p.requires_grad_(name not in unused)
+
+
+def trained_parameters(work: Work) -> dict[str, torch.Tensor]:
+    return {name: p.detach() for name, p in work.case.model.named_parameters() if p.requires_grad}
+
+
+def relative_error(found: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> float:
+    """‖found − reference‖ / ‖reference‖ over all of them; NaN or infinity in `found` gives infinity."""
+    apart = size = 0.0
+    for a, b in zip(found, reference, strict=True):
+        a, b = a.double().cpu(), b.double().cpu()
+        if a.shape != b.shape:
+            raise ValueError(f"a result is {tuple(a.shape)}, the reference {tuple(b.shape)}")
+        apart += float((a - b).square().sum())
+        size += float(b.square().sum())
+    error = (apart / size) ** 0.5 if size > 0 else apart**0.5
+    return error if error == error and error != float("inf") else float("inf")
+
+
+def host(*results: torch.Tensor) -> list[torch.Tensor]:
+    return [r.detach().double().cpu() for r in results]
+
+
+def synchronize(work: Work) -> None:
+    if work.device == "cuda":
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def numbers(work: Work) -> Iterator[None]:
+    """f32 products in tf32 where the problem says so; then convolutions too, as torch has them."""
+    tf32 = work.problem.dtype == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+    with torch.set_grad_enabled(work.training):
+        yield
+
+
+# ---- inference
+
+
+def reference(work: Work) -> list[torch.Tensor]:
+    """In f64, of the weights and inputs as the problem's dtype has them. Of training: see `trained`."""
+    if work.training:
+        model = work.model(torch.float64)
+        step = torch_step(
+            work, model, work.arguments(torch.float64), compile=None, fused=False, autocast=False
+        )
+        return trained(work, model, step)
+    with torch.no_grad():
+        return host(work.model(torch.float64)(*work.arguments(torch.float64)))
+
+
+def has_maps(work: Work) -> bool:
+    convolutions = any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in work.case.model.modules())
+    return convolutions and any(x.dim() == 4 for x in work.inputs)
+
+
+def laid_out(work: Work, model: nn.Module, channels_last: bool) -> tuple[nn.Module, list[torch.Tensor]]:
+    if not channels_last:
+        return model, work.inputs
+    last = torch.channels_last
+    return model.to(memory_format=last), [
+        x.to(memory_format=last) if x.dim() == 4 else x for x in work.inputs
+    ]
+
+
+def started(work: Work, run: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.perf_counter()
+    result = run()
+    synchronize(work)
+    return result, time.perf_counter() - start
+
+
+def torch_inference(work: Work, channels_last: bool, eager: bool = False) -> Side:
+    model, inputs = laid_out(work, work.model(), channels_last)
+    torch._dynamo.reset()
+    call = model if eager else torch.compile(model)
+
+    def run() -> torch.Tensor:
+        with torch.no_grad():
+            return call(*inputs)
+
+    _, seconds = started(work, run)
+    return Side(run, lambda: host(run()), seconds)
+
+
+def our_inference(work: Work) -> Side:
+    import aicf
+
+    problem, model = work.problem, work.model()
+    precision = "tf32" if problem.dtype == "tf32" else "f32"
+    start = time.perf_counter()
+    exe = aicf.compile(
+        model, tuple(work.inputs), device=work.device, precision=precision, threads=_threads(work),
+        options=_target(work),
+    )  # fmt: skip
+    exe(*work.inputs)
+    synchronize(work)
+    seconds = time.perf_counter() - start
+    return Side(_calls(work, exe), lambda: host(exe(*work.inputs)), seconds, exe)
+
+
+def _threads(work: Work) -> int | None:
+    return work.threads if work.device == "cpu" else None
+
+
+def _target(work: Work) -> dict[str, str]:
+    """Code for this GPU alone, so that saving it compiles nothing more."""
+    return {"target": "cuda"} if work.device == "cuda" else {}
+
+
+def _calls(work: Work, exe: Any) -> Callable[[], object]:
+    """Into memory that is there; a model that does not read all of its inputs allocates its result."""
+    if work.device == "cpu" or len(exe.inputs) != len(work.inputs) or len(exe.outputs) != 1:
+        return lambda: exe(*work.inputs)
+    outputs = [torch.empty_like(exe(*work.inputs))]
+    inputs = [x.contiguous() for x in work.inputs]
+    stream = torch.cuda.current_stream()
+    return lambda: exe.run_into(inputs, outputs, stream=stream)
+
+
+# ---- training
+
+
+def trained(work: Work, model: nn.Module, step: Callable[[], Any]) -> list[torch.Tensor]:
+    """The losses of a few steps, and how the weights have changed since."""
+    before = {name: p.double().cpu() for name, p in trained_parameters(work).items()}
+    losses = torch.stack([step().detach().double().cpu().reshape(()) for _ in range(STEPS)])
+    after = dict(model.named_parameters())
+    return [losses, *(after[name].detach().double().cpu() - was for name, was in before.items())]
+
+
+def torch_optimizer(work: Work, model: nn.Module, fused: bool) -> torch.optim.Optimizer:
+    name, parameters = work.problem.optimizer, [p for p in model.parameters() if p.requires_grad]
+    if name == "sgd":
+        return torch.optim.SGD(parameters, lr=RATE[name], momentum=0.9, fused=fused)
+    captured = {"capturable": True} if work.device == "cuda" and fused else {}
+    return torch.optim.AdamW(parameters, lr=RATE[name], weight_decay=0.01, fused=fused, **captured)
+
+
+def torch_step(
+    work: Work,
+    model: nn.Module,
+    inputs: Sequence[torch.Tensor],
+    compile: Callable[[Callable[..., Any]], Callable[..., Any]] | None,
+    fused: bool = True,
+    autocast: bool = True,
+) -> Callable[[], torch.Tensor]:
+    mixed = autocast and work.problem.dtype == "bf16-mixed"
+    target = work.target
+    wide = next(p for p in model.parameters()).dtype == torch.float64
+    if wide and target is not None and target.is_floating_point():
+        target = target.double()
+
+    def forward(*inputs: torch.Tensor) -> torch.Tensor:
+        cast = torch.autocast(work.device, torch.bfloat16, cache_enabled=False) if mixed else nullcontext()
+        with cast:
+            result = model(*inputs)
+        return _wide_loss(work, result, target) if wide else work.loss(result, target)
+
+    call = forward if compile is None else compile(forward)
+    optimizer = torch_optimizer(work, model, fused)
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = call(*inputs)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _wide_loss(work: Work, result: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """The loss in f64; `drawn_family` casts to f32, as mixed steps want it."""
+    float_of = torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
+    try:
+        return work.loss(result, target)
+    finally:
+        torch.Tensor.float = float_of  # type: ignore[method-assign]
+
+
+def _inductor(function: Callable[..., Any]) -> Callable[..., Any]:
+    torch._dynamo.reset()
+    return torch.compile(function)
+
+
+def torch_training(work: Work, channels_last: bool, eager: bool = False) -> Side:
+    model, inputs = laid_out(work, work.model(), channels_last)
+    step = torch_step(work, model, inputs, None if eager else _inductor)
+    start = time.perf_counter()
+    found = trained(work, model, step)
+    return Side(step, lambda: found, time.perf_counter() - start)
+
+
+def our_backend(work: Work) -> Side:
+    """torch.compile(backend="aicf") with torch's fused optimizer."""
+    import aicf.torch.backend  # noqa: F401
+
+    model = work.model()
+
+    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
+        torch._dynamo.reset()
+        options = {"threads": work.threads} if work.device == "cpu" else {}
+        return torch.compile(function, backend=aicf.torch.backend.aicf_backend, options=options)
+
+    step = torch_step(work, model, work.inputs, compile)
+    start = time.perf_counter()
+    found = trained(work, model, step)
+    return Side(step, lambda: found, time.perf_counter() - start)
+
+
+def our_step(work: Work) -> Side:
+    import aicf
+    from aicf import optim
+
+    problem, model = work.problem, work.model().cpu()  # its examples are made on the host
+    rate = RATE[problem.optimizer]
+    optimizer = (
+        optim.SGD(rate, momentum=0.9) if problem.optimizer == "sgd" else optim.AdamW(rate, weight_decay=0.01)
+    )
+    arguments = [*work.inputs, work.target]
+    specs = [
+        aicf.TensorSpec(tuple(x.shape), "f32" if x.is_floating_point() else "i64", f"{name}")
+        for x, name in zip(arguments, [*(i.name for i in work.case.inputs), "target"], strict=True)
+    ]
+    start = time.perf_counter()
+    step = aicf.compile_train_step(
+        model, work.loss, optimizer, specs, precision=problem.dtype, skip_bad_steps=False,
+        device=work.device, threads=_threads(work), options=_target(work),
+    )  # fmt: skip
+    losses = [torch.as_tensor(_tensor(step(*arguments))).double().cpu().reshape(()) for _ in range(STEPS)]
+    seconds = time.perf_counter() - start
+    after = {name: _tensor(value).double().cpu() for name, value in step.parameters().items()}
+    names = our_names(work, after)
+    changed = [after[names[name]] - p.double().cpu() for name, p in trained_parameters(work).items()]
+    return Side(lambda: step(*arguments), lambda: [torch.stack(losses), *changed], seconds, step)
+
+
+def our_names(work: Work, known: Container[str]) -> dict[str, str]:
+    """Of each trained parameter the name that a step of ours has for it: a tied one has one of its names."""
+    names: dict[int, list[str]] = {}
+    for name, p in work.case.model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(p), []).append(name)
+    found = {aliases[0]: next((n for n in aliases if n in known), "") for aliases in names.values()}
+    missing = [name for name in trained_parameters(work) if not found[name]]
+    if missing:
+        raise ValueError(f"the step has no param {', '.join(missing[:5])}")
+    return found
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
+
+
+# ---- ONNX, on a CPU
+
+
+def onnx_file(work: Work, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    names = [i.name for i in work.case.inputs]
+    with torch.no_grad():
+        torch.onnx.export(
+            work.model(), tuple(work.inputs), str(path), input_names=names, output_names=["y"], dynamo=False
+        )
+    return path
+
+
+def quantised(work: Work, source: Path) -> Path:
+    """By onnxruntime's tools: dynamically, or statically with ranges of a few random batches."""
+    from onnxruntime import quantization as q
+
+    path = source.with_name("int8.onnx")
+    if work.problem.dtype == "int8-dynamic":
+        q.quantize_dynamic(source, path, weight_type=q.QuantType.QInt8)
+        return path
+
+    class Batches(q.CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [tensors(work.case.inputs, torch.float32, "cpu", seed) for seed in range(4)]
+
+        def get_next(self) -> dict[str, Any] | None:
+            if not self.left:
+                return None
+            batch = self.left.pop()
+            return {i.name: x.numpy() for i, x in zip(work.case.inputs, batch, strict=True)}
+
+    q.quantize_static(source, path, Batches(), quant_format=q.QuantFormat.QDQ, per_channel=True)
+    return path
+
+
+def onnxruntime_side(work: Work, path: Path) -> Side:
+    from bench.onnxruntime_peer import OnnxRuntimePeer
+
+    start = time.perf_counter()
+    peer = OnnxRuntimePeer(path, work.threads)
+    given = {i.name: x.numpy() for i, x in zip(work.case.inputs, work.inputs, strict=True)}
+    peer(given)
+    seconds = time.perf_counter() - start
+    return Side(lambda: peer(given), lambda: host(torch.from_numpy(peer(given)[0])), seconds)
+
+
+def openvino_side(work: Work, path: Path) -> Side:
+    import openvino
+
+    start = time.perf_counter()
+    hints = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": work.threads,
+    }
+    compiled = openvino.compile_model(openvino.Core().read_model(path), "CPU", hints)
+    request = compiled.create_infer_request()
+    given = {i.name: x.numpy() for i, x in zip(work.case.inputs, work.inputs, strict=True)}
+    request.infer(given)
+    seconds = time.perf_counter() - start
+    return Side(
+        lambda: request.infer(given),
+        lambda: host(torch.from_numpy(next(iter(request.infer(given).values())))),
+        seconds,
+    )
+
+
+def our_onnx(work: Work, path: Path) -> Side:
+    import aicf
+
+    start = time.perf_counter()
+    exe = aicf.compile(path, threads=work.threads)
+    given = {i.name: x.numpy() for i, x in zip(work.case.inputs, work.inputs, strict=True)}
+    exe(**given)
+    seconds = time.perf_counter() - start
+    return Side(lambda: exe(**given), lambda: host(torch.from_dlpack(exe(**given))), seconds, exe)
+
+
+# ---- by mode: the makers of each program by name, in the order in which they are made
+
+
+def peer_names(work: Work) -> dict[str, Callable[[], Side]]:
+    """Peers that count; OpenVINO, where it is installed, has a column of its own."""
+    problem, mode = work.problem, work.problem.mode
+    if mode == "int8":
+        return {"onnxruntime": lambda: onnxruntime_side(work, _file(work))}
+    torch_side = torch_training if work.training else torch_inference
+    if mode == "halves":
+        return {"eager": lambda: torch_side(work, False, eager=True)}
+    made: dict[str, Callable[[], Side]] = {"torch.compile": lambda: torch_side(work, False)}
+    if work.device == "cuda":
+        if has_maps(work):
+            made["torch.compile, channels last"] = lambda: torch_side(work, True)
+        return made
+    if problem.mode == "train":
+        made["eager"] = lambda: torch_side(work, False, eager=True)
+        return made
+    made["onnxruntime"] = lambda: onnxruntime_side(work, _file(work))
+    return made
+
+
+def our_side(work: Work) -> Side:
+    if work.problem.mode == "int8":
+        return our_onnx(work, _file(work))
+    if not work.training:
+        return our_inference(work)
+    return our_backend(work) if work.problem.door == "backend" else our_step(work)
+
+
+_FILES: dict[int, Path] = {}
+
+
+def _file(work: Work) -> Path:
+    """The model as an ONNX file, quantised where the problem says so; made once."""
+    if id(work) not in _FILES:
+        path = onnx_file(work, Path(tempfile.mkdtemp()))
+        _FILES[id(work)] = quantised(work, path) if work.problem.mode == "int8" else path
+    return _FILES[id(work)]

@@ -1,0 +1,266 @@
+"""One drawn problem in a process of its own, started by drawn.py: makes the programs and checks them, waits
+until it may have the machine, times them in turns. Speaks in lines of JSON that begin with @@.
+
+    {"stage": …}     what it does next, so that a crash or an overrun is laid at somebody's door
+    {"prepared": …}  all programs are there: errors, seconds of compiling; then it reads a line from stdin
+    {"timed": …}     samples and what the kernels take
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import torch  # noqa: E402
+from drawn_problems import Problem, families  # noqa: E402
+from drawn_sides import (  # noqa: E402
+    FLOORS,
+    TRAINING_FLOORS,
+    Side,
+    Work,
+    numbers,
+    our_side,
+    peer_names,
+    reference,
+    relative_error,
+    synchronize,
+    work_of,
+)
+
+ROUNDS = 40  # pairs of samples
+SAMPLE_SECONDS = 1.5e-3  # of the GPU's queue between two events
+OPENVINO = "openvino"
+
+
+def say(**record: Any) -> None:
+    print("@@" + json.dumps(record), flush=True)
+
+
+def reason(error: BaseException) -> str:
+    """The last line of a traceback with the lines of the error itself, of a length to read."""
+    return "".join(traceback.format_exception_only(error)).strip()[:600]
+
+
+def quick_microseconds(work: Work, side: Side) -> float:
+    """Of one call, well enough to tell thirds apart and a layout from the other."""
+    run = side.run
+    if work.device == "cuda":
+        from gpu_replay import microseconds_in_turns
+
+        run()
+        first = microseconds_in_turns({"side": run}, 1, 1)["side"][0]
+        return sorted(microseconds_in_turns({"side": run}, 5, queued_for(first))["side"])[2]
+    samples = []
+    for _ in range(3):
+        start = time.perf_counter()
+        run()
+        samples.append(1e6 * (time.perf_counter() - start))
+    return sorted(samples)[1]
+
+
+def queued_for(microseconds: float) -> int:
+    return max(3, min(64, math.ceil(1e6 * SAMPLE_SECONDS / max(microseconds, 1.0))))
+
+
+def bare(work: Work, side: Side) -> Side:
+    """The peer's program as a CUDA Graph, where eager launches are not what is compared."""
+    if work.device == "cuda" and work.problem.door != "backend":
+        from gpu_replay import captured
+
+        side.run = captured(side.run)
+    return side
+
+
+class Prepared:
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.peers: dict[str, Side] = {}
+        self.ours: Side | None = None
+        self.record: dict[str, Any] = {"peers": {}, "errors": {}}
+
+    def peer(self, name: str, make: Any) -> None:
+        say(stage=f"peer: {name}")
+        try:
+            side = bare(self.work, make())
+            found = side.check()
+            row = {"compile_seconds": side.seconds, "quick_us": quick_microseconds(self.work, side)}
+        except (Exception, SystemExit) as error:
+            self.record["peers"][name] = {"failed": reason(error)}
+            return
+        self.record["peers"][name] = row
+        self.peers[name] = side
+        self.found[name] = found
+
+    def all(self, skip_ours: str) -> dict[str, Any]:
+        self.found: dict[str, list[torch.Tensor]] = {}
+        work, record = self.work, self.record
+        for name, make in peer_names(work).items():
+            self.peer(name, make)
+        if not self.peers:
+            return record
+        say(stage="reference", peers=record["peers"])
+        expected = reference(work)
+        if work.device == "cuda":
+            torch.cuda.empty_cache()
+        for name, found in self.found.items():
+            record["errors"][name] = self.errors(found, expected)
+        say(stage="ours", record=record)
+        record["ours"] = {"failed": skip_ours} if skip_ours else self.make_ours(expected)
+        if work.device == "cuda":
+            torch.cuda.empty_cache()
+        return record
+
+    def errors(self, found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[float]:
+        """Of training the losses' and the weights' changes; else one of the result."""
+        if not self.work.training:
+            return [relative_error(found, expected)]
+        return [relative_error(found[:1], expected[:1]), relative_error(found[1:], expected[1:])]
+
+    def make_ours(self, expected: list[torch.Tensor]) -> dict[str, Any]:
+        try:
+            side = our_side(self.work)
+            errors = self.errors(side.check(), expected)
+        except (Exception, SystemExit) as error:
+            return {"failed": reason(error)}
+        record: dict[str, Any] = {"compile_seconds": side.seconds, "error": errors}
+        if said := self.wrong(errors):
+            return {**record, "failed": said}
+        record["quick_us"] = quick_microseconds(self.work, side)
+        self.ours = side
+        return record
+
+    def wrong(self, errors: list[float]) -> str:
+        """Four times the error of torch's own, or the dtype's floor; NaN never passes."""
+        dtype = self.work.problem.dtype
+        theirs = [min(row[i] for row in self.record["errors"].values()) for i in range(len(errors))]
+        floors = [FLOORS[dtype], TRAINING_FLOORS.get(dtype, 0.0)]
+        for ours, peer, floor in zip(errors, theirs, floors, strict=False):
+            if not ours <= max(4 * peer, floor):
+                return f"wrong: error {ours:.2e}, torch's own {peer:.2e}, floor {floor:.0e}"
+        return ""
+
+
+def timed(work: Work, prepared: Prepared, rounds: int) -> dict[str, list[float]]:
+    """Microseconds of every program, in turns; of several layouts of torch.compile the faster one."""
+    peers = dict(prepared.peers)
+    if work.device == "cuda":
+        quick = {name: quick_microseconds(work, side) for name, side in peers.items()}
+        fastest = min(quick, key=quick.__getitem__)
+        peers = {fastest: peers[fastest]}
+    programs = {name: side.run for name, side in peers.items()}
+    if prepared.ours is not None:
+        programs["aicf"] = prepared.ours.run
+    if work.device == "cuda":
+        from gpu_replay import microseconds_in_turns
+
+        least = min(quick_microseconds(work, Side(run, list, 0.0)) for run in programs.values())
+        return microseconds_in_turns(programs, rounds, queued_for(least))
+    from bench.stats import interleave
+
+    with torch.no_grad() if not work.training else torch.enable_grad():
+        samples = interleave(programs, rounds)
+    return {name: [1e6 * s for s in values] for name, values in samples.items()}
+
+
+def kernels(
+    work: Work, prepared: Prepared, cli: str, seconds: float
+) -> list[dict[str, Any]] | dict[str, str]:
+    """The heaviest five of ours, by `aicf bench --kernels` of the saved program."""
+    if prepared.ours is None or prepared.ours.executable is None:
+        return []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.aicf"
+            prepared.ours.executable.save(path)
+            ranges = [
+                word
+                for given, info in zip(_highs(work), prepared.ours.executable.inputs, strict=False)
+                if given
+                for word in ("--range", f"{info.name}=0..{given - 1}")
+            ]
+            command = [
+                cli,
+                "bench",
+                str(path),
+                "--device",
+                work.device,
+                "--repeat",
+                "10",
+                *ranges,
+                "--kernels",
+                "--json",
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        if done.returncode:
+            return {"failed": done.stderr.strip()[:400]}
+        rows = sorted(json.loads(done.stdout)["kernels"], key=lambda row: -row["us"])
+        return rows[:5]
+    except (Exception, SystemExit) as error:
+        return {"failed": reason(error)}
+
+
+def _highs(work: Work) -> list[int]:
+    target = work.case.target[1] if work.training and work.case.target[0] == "classes" else 0
+    return [*(i.high for i in work.case.inputs), target]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("problem", help="JSON of a Problem")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--cli", required=True)
+    parser.add_argument("--skip-ours", default="", help="why ours is not made")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    problem = Problem(**{k: v for k, v in json.loads(options.problem).items() if k != "name"})
+    torch.set_num_threads(options.threads)
+    if problem.device == "cpu" and problem.mode in ("inference", "halves"):
+        torch._inductor.config.freezing = True
+    quiet_libraries()
+    say(stage="model")
+    work = work_of(problem, families()[problem.family], options.threads)
+    with numbers(work):
+        prepared = Prepared(work)
+        record = prepared.all(options.skip_ours)
+        say(prepared=record)
+        if not prepared.peers or not sys.stdin.readline():
+            return 0
+        synchronize(work)
+        say(stage="timing")
+        samples = timed(work, prepared, options.rounds)
+        say(timed=samples)
+        say(kernels=kernels(work, prepared, options.cli, 40.0))
+    return 0
+
+
+def quiet_libraries() -> None:
+    import logging
+
+    logging.disable(logging.WARNING)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+
+if __name__ == "__main__":
+    code = 1
+    try:
+        code = main()
+    except Exception as failure:
+        say(failed=reason(failure))
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the compilers' pools of workers need not be waited for

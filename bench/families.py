@@ -1,0 +1,292 @@
+"""Kernel families on one GPU over a grid of shapes: round, odd, few rows, few columns, large. Of each, the
+time of ours, the share of the limit that bounds it, and the best library's time.
+
+The limits are measured in the same run: the rate of a copy that fills the memory, and that of a product of
+8192 x 8192 x 8192 in the dtype. A program is several copies of a case over operands of their own, one graph,
+so that no copy finds its operands in the L2 cache (gpu_ops.py). The library is what torch calls: cuBLASLt,
+cuDNN (its fastest algorithm, both layouts), flash attention, torch's own kernels. A refusal of ours is shown
+and counts as 0.5. Needs torch with CUDA and aicf in the Python that runs this.
+
+    python bench/families.py [FAMILY …] [--dtypes f16 f32] [--seconds 500] [--output out.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from families_grid import Case, cases
+from gpu_replay import captured, microseconds_in_turns
+from gpu_report import Report, make_parser, require_cuda
+
+CACHE_BYTES = 120e6  # of operands of all copies: more than twice an H100's L2
+MOST_COPIES = 12
+COPY_BYTES = 1 << 30
+
+
+def operands_of(case: Case, dtype: Any) -> list[list[Any]]:
+    """Of every copy."""
+
+    def made(kind: str, shape: tuple[int, ...]) -> Any:
+        if kind == "":
+            return torch.randn(shape, device="cuda").to(dtype)
+        if kind.startswith("f32"):
+            return (
+                torch.rand(shape, device="cuda") + 0.5
+                if kind.endswith("positive")
+                else torch.randn(shape, device="cuda")
+            )
+        if kind == "positive":
+            return torch.rand(shape, device="cuda").to(dtype) + 0.5
+        return torch.randint(0, int(kind), shape, device="cuda")
+
+    copies = max(1, min(MOST_COPIES, math.ceil(CACHE_BYTES / (case.elements * dtype.itemsize))))
+    return [[made(kind, shape) for kind, shape in case.operands] for _ in range(copies)]
+
+
+def ours(case: Case, operands: list[list[Any]], precision: str) -> Callable[[], object]:
+    """All copies in one program of ours."""
+    import aicf
+
+    count = len(case.operands)
+
+    def program(*flat: Any) -> Any:
+        return tuple(case.call(*flat[i : i + count]) for i in range(0, len(flat), count))
+
+    flat = [x for each in operands for x in each]
+    traced = case.traced
+    if traced is not None:
+        names = [f"x{i}" for i in range(len(flat))]
+        kinds = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.int64: "i64"}
+        specs = [
+            aicf.TensorSpec(tuple(x.shape), kinds[x.dtype], name) for x, name in zip(flat, names, strict=True)
+        ]
+
+        def graph(*values: Any) -> Any:
+            return tuple(y for i in range(0, len(values), count) for y in traced(*values[i : i + count]))
+
+        graph.__signature__ = _signature(names)  # type: ignore[attr-defined]
+        exe = aicf.compile(aicf.trace(graph, specs), device="cuda", options={"target": "cuda"})
+    else:
+        options = {"target": "cuda"}
+        exe = aicf.compile(program, tuple(flat), device="cuda", precision=precision, options=options)
+    results = exe(*flat)
+    leaves, _ = torch.utils._pytree.tree_flatten(results)
+    outputs = [torch.empty_like(torch.as_tensor(y, device="cuda")) for y in leaves]
+    stream = torch.cuda.current_stream()
+    if len(exe.inputs) == len(flat) and len(exe.outputs) == len(outputs):
+        return lambda: exe.run_into(flat, outputs, stream=stream)
+    return lambda: exe(*flat)
+
+
+def _signature(names: list[str]) -> Any:
+    import inspect
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+
+def libraries(case: Case, operands: list[list[Any]]) -> dict[str, Callable[[], object]]:
+    """What torch calls; of maps in both layouts, whose operands are laid out beforehand."""
+    found: dict[str, Callable[[], object]] = {}
+    layouts = {"torch": operands}
+    if case.maps:
+        last = torch.channels_last
+        layouts["torch, channels last"] = [
+            [x.to(memory_format=last) if x.dim() == 4 else x for x in each] for each in operands
+        ]
+    calls = {"": case.call, **case.peers}
+    for layout, placed in layouts.items():
+        for name, call in calls.items():
+            try:
+                replay = captured(lambda call=call, placed=placed: [call(*each) for each in placed])
+            except Exception as error:  # a library that does not take the shape is no peer of it
+                print(f"   {case.name}: without {layout} {name}: {str(error).splitlines()[0][:120]}")
+                torch.cuda.synchronize()
+                continue
+            found[f"{layout} {name}".strip()] = replay
+    return found
+
+
+def rates(rounds: int) -> dict[str, float]:
+    """Bytes a second of a copy, FLOPs a second of a product in each dtype, of this card in this run."""
+    x = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
+    y = torch.empty_like(x)
+    programs: dict[str, Callable[[], object]] = {"copy": captured(lambda: y.copy_(x))}
+    n = 8192
+    for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16), ("f32", torch.float32)):
+        size = n if name != "f32" else n // 2
+        a, b = (torch.randn(size, size, device="cuda", dtype=dtype) for _ in range(2))
+        programs[name] = captured(lambda a=a, b=b: a @ b)
+    us = {k: float(np.median(v)) for k, v in microseconds_in_turns(programs, rounds, 3).items()}
+    found = {"copy": 2 * COPY_BYTES / us["copy"] * 1e6}
+    for name in ("f16", "bf16", "f32"):
+        size = n if name != "f32" else n // 2
+        found[name] = 2.0 * size**3 / us[name] * 1e6
+    return found
+
+
+def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dict[str, Any]:
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name]
+    operands = operands_of(case, dtype)
+    with torch.no_grad():
+        programs = libraries(case, operands)
+        refused = ""
+        try:
+            programs["aicf"] = ours(case, operands, "f32")
+        except Exception as error:
+            refused = f"{type(error).__name__}: {str(error)[:300]}"
+        times = {n: float(np.median(v)) for n, v in microseconds_in_turns(programs, 3, 2).items()}
+        kept = sorted((n for n in programs if n != "aicf"), key=times.__getitem__)[:2]
+        turns = {n: programs[n] for n in [*kept, *(["aicf"] if "aicf" in programs else [])]}
+        queued = max(2, min(32, math.ceil(1000 / max(min(times.values()), 1.0))))
+        samples = microseconds_in_turns(turns, rounds, queued) if turns else {}
+    copies = len(operands)
+    moved = case.elements * dtype.itemsize
+    least = 1e6 * max(moved / limits["copy"], case.flops / limits[name])
+    record: dict[str, Any] = {"family": case.family, "case": case.name, "dtype": name, "copies": copies}
+    record |= {"bytes": moved, "flops": case.flops, "limit_us": least, "refused": refused}
+    record["us"] = {n: [s / copies for s in values] for n, values in samples.items()}
+    print(line(record), flush=True)
+    return record
+
+
+# Tensors and elements of each: many small ones, a transformer's, a few large ones.
+OPTIMIZED = [(400, 300), (148, 300_000), (60, 1_000_003), (8, 16_000_000)]
+
+
+class Sums(torch.nn.Module):
+    """A loss whose gradients are slices of its input, so that a step of it is little but the optimizer."""
+
+    def __init__(self, tensors: int, elements: int) -> None:
+        super().__init__()
+        self.parts = torch.nn.ParameterList(torch.randn(elements) for _ in range(tensors))
+        self.elements = elements
+
+    def forward(self, gradients: torch.Tensor) -> torch.Tensor:
+        n = self.elements
+        return sum((p * gradients[i * n : (i + 1) * n]).sum() for i, p in enumerate(self.parts))
+
+
+def measure_optimizer(tensors: int, elements: int, limits: dict[str, float], rounds: int) -> dict[str, Any]:
+    """AdamW of f32, with the norm of all gradients clipped; the library is torch's fused step and clip."""
+    import aicf
+    from aicf import optim
+
+    module, count = Sums(tensors, elements), tensors * elements
+    gradients = torch.randn(count, device="cuda")
+    programs: dict[str, Callable[[], object]] = {}
+    refused = ""
+    try:
+        step = aicf.compile_train_step(
+            module, None, optim.AdamW(1e-3, weight_decay=0.01), [aicf.TensorSpec((count,))], clip_norm=1.0,
+            skip_bad_steps=False, device="cuda", options={"target": "cuda"},
+        )  # fmt: skip
+        programs["aicf"] = lambda: step(gradients)
+        step(gradients)
+    except Exception as error:
+        refused = f"{type(error).__name__}: {str(error)[:300]}"
+    parameters = [p.detach().cuda().requires_grad_() for p in module.parts]
+    for i, p in enumerate(parameters):
+        p.grad = gradients[i * elements : (i + 1) * elements].clone()
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.01, fused=True, capturable=True)
+
+    def library() -> None:
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
+        optimizer.step()
+
+    programs["torch"] = captured(library)
+    record: dict[str, Any] = {"family": "optimizer", "case": f"{tensors} of {elements}", "dtype": "f32"}
+    moved = 32.0 * count  # the gradients twice
+    record |= {"bytes": moved, "flops": 0.0, "limit_us": 1e6 * moved / limits["copy"], "refused": refused}
+    record["us"] = microseconds_in_turns(programs, rounds, 3)
+    print(line(record), flush=True)
+    return record
+
+
+def line(record: dict[str, Any]) -> str:
+    us = {n: float(np.median(v)) for n, v in record["us"].items()}
+    peers = {n: t for n, t in us.items() if n != "aicf"}
+    text = f"{record['family']:<20}{record['case']:<46}{record['dtype']:<5}"
+    bound = "copy" if record["limit_us"] and record["flops"] == 0 else "limit"
+    if "aicf" in us:
+        text += f"{us['aicf']:>10.1f} µs {100 * record['limit_us'] / us['aicf']:>4.0f} % of {bound}"
+    else:
+        text += f"   refused: {record['refused'][:160]}"
+    if peers:
+        best = min(peers, key=peers.__getitem__)
+        share = 100 * record["limit_us"] / peers[best]
+        text += f"   {best} {peers[best]:.1f} µs, {share:.0f} %"
+        text += f" ({peers[best] / us['aicf']:.2f}x)" if "aicf" in us else ""
+    return text
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Of each family the geometric mean over the best library, refusals as 0.5, and the median share."""
+    lines = []
+    for family in dict.fromkeys(row["family"] for row in rows):
+        ratios, shares = [], []
+        for row in (r for r in rows if r["family"] == family):
+            us = {n: float(np.median(v)) for n, v in row["us"].items()}
+            peers = [t for n, t in us.items() if n != "aicf"]
+            if "aicf" in us:
+                shares.append(row["limit_us"] / us["aicf"])
+            if peers:
+                ratios.append(min(3.0, min(peers) / us["aicf"]) if "aicf" in us else 0.5)
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+        worst = min(ratios, default=math.nan)
+        share = 100 * float(np.median(shares)) if shares else math.nan
+        lines.append(
+            f"{family:<20} {len(ratios):3d} cases  mean over the library {mean:.2f}, worst {worst:.2f}; "
+            f"median share of the limit {share:.0f} %"
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = make_parser(__doc__)
+    parser.add_argument("families", nargs="*", help="parts of the names of families; default: all")
+    parser.add_argument("--dtypes", nargs="+", choices=["f16", "bf16", "f32"], default=["f16"])
+    parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
+    options: argparse.Namespace = parser.parse_args()
+    require_cuda()
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    end = time.monotonic() + options.seconds
+    report = Report(options, ["torch"])
+    report.record["limits"] = limits = rates(options.rounds)
+    print("limits of this run:", {k: f"{v / 1e12:.2f} T/s" for k, v in limits.items()}, flush=True)
+
+    def chosen(family: str) -> bool:
+        return not options.families or any(part in family for part in options.families)
+
+    work = [
+        (f"{case.family} {case.name}", partial(measure, case, name, limits, options.rounds))
+        for name in options.dtypes
+        for case in cases()
+        if chosen(case.family)
+    ]
+    if chosen("optimizer"):
+        work += [
+            (f"optimizer {n} of {size}", partial(measure_optimizer, n, size, limits, options.rounds))
+            for n, size in OPTIMIZED
+        ]
+    for count, (name, measured) in enumerate(work):
+        if time.monotonic() > end - 15:
+            print(f"families: no time for {len(work) - count} of {len(work)} cases", file=sys.stderr)
+            break
+        report.measure(name, measured)
+        torch.cuda.empty_cache()
+    print(summary(report.rows))
+    return report.exit_code()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

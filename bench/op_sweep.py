@@ -1,0 +1,297 @@
+"""Every op of src/ir/ops.def that has a torch form, and the usual forms of torch, each at three drawn sizes
+and with gradients: ours beside torch eager and, for a third drawn by the seed, torch.compile.
+
+    python bench/op_sweep.py --seed 3 --device cpu [--ops conv topk] [--dtypes f32 bf16] [--output out.json]
+
+Operands are arguments on all sides, weights too. A gradient is one program: the op and the gradients of
+all its floats; ours is the graph of ATen's ops that torch traces for it. On a GPU every side is replayed as
+a CUDA Graph, ours as its own. Each result is compared with f64 first: it may be off by four times torch's own
+error, or the dtype's floor. Refusals, failures and wrong results count as 0.5, each ratio as at most 3. Needs
+torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from drawn_sides import FLOORS, relative_error  # noqa: E402
+from drawn_streams import Stream  # noqa: E402
+from machine import describe_machine, measured_tree, physical_cores, versions  # noqa: E402
+from sweep_ops import OPS, Operand, Sizes, SweepOp  # noqa: E402
+
+SIZES = 3
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DEFAULT_DTYPES = {"cpu": ["f32"], "cuda": ["f16", "f32"]}
+FAILED, MOST = 0.5, 3.0
+PAUSE = 0.004  # between the programs of a round on a CPU: torch's idle threads spin for less
+
+Call = Callable[..., Any]
+
+
+def tensors(operands: list[Operand], dtype: torch.dtype, device: str, seed: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def made(o: Operand) -> torch.Tensor:
+        if o.kind == "i64":
+            return torch.randint(0, o.high or 1000, o.shape, generator=generator)
+        if o.kind == "bool":
+            return torch.rand(o.shape, generator=generator) < 0.5
+        x = torch.rand(o.shape, generator=generator) if o.kind else torch.randn(o.shape, generator=generator)
+        return ({"unit": 0.05 + 0.9 * x, "over": 1.1 + x}.get(o.kind, x)).to(dtype)
+
+    return [made(o).to(device) for o in operands]
+
+
+def leaves(result: Any) -> list[torch.Tensor]:
+    return [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+
+
+def with_gradients(call: Call, operands: list[torch.Tensor]) -> Call:
+    """The op's result and, where the result's cosine is the gradient by it, that by each float operand."""
+    places = [i for i, x in enumerate(operands) if x.is_floating_point()]
+
+    def run(*given: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_() if i in places else x for i, x in enumerate(given)]
+            result = call(*inputs)
+            gradients = torch.autograd.grad(result, [inputs[i] for i in places], result.detach().cos())
+        return (result.detach(), *gradients)
+
+    return run
+
+
+def our_graph(call: Call, operands: list[torch.Tensor], gradient: bool) -> Any:
+    """What is compiled: the call itself, or what torch traces of it and its gradients."""
+    if not gradient:
+        return call
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.MATH):
+        return make_fx(with_gradients(call, operands))(*operands)
+
+
+def ours(
+    call: Call, operands: list[torch.Tensor], gradient: bool, device: str, threads: int
+) -> tuple[Call, Any]:
+    import aicf
+
+    options = {"target": "cuda"} if device == "cuda" else {}
+    count = threads if device == "cpu" else None
+    graph = our_graph(call, operands, gradient)
+    exe = aicf.compile(graph, tuple(operands), device=device, threads=count, options=options)
+    first = exe(*operands)
+    return (lambda: exe(*operands)), first
+
+
+def compiled(call: Call, operands: list[torch.Tensor], gradient: bool) -> Call:
+    torch._dynamo.reset()
+    forward = torch.compile(call, dynamic=False)
+    run = with_gradients(forward, operands) if gradient else forward
+    return lambda: run(*operands)
+
+
+def error_of(found: Any, reference: Any) -> float:
+    """Of floats; 1 where indices or flags differ in more than a thousandth: ties may be broken otherwise."""
+    a, b = leaves(found), leaves(reference)
+    exact = [(x, y) for x, y in zip(a, b, strict=True) if not y.is_floating_point()]
+    if any((x.cpu() != y.cpu()).double().mean() > 1e-3 for x, y in exact if y.numel()):
+        return 1.0
+    pairs = [(x, y) for x, y in zip(a, b, strict=True) if y.is_floating_point()]
+    return relative_error([x for x, _ in pairs], [y for _, y in pairs]) if pairs else 0.0
+
+
+def microseconds(programs: dict[str, Call], device: str, rounds: int) -> dict[str, list[float]]:
+    if device == "cuda":
+        from gpu_replay import microseconds_in_turns
+
+        first = microseconds_in_turns(programs, 1, 1)
+        least = min(v[0] for v in first.values())
+        return microseconds_in_turns(programs, rounds, max(2, min(64, math.ceil(1000 / max(least, 1.0)))))
+    from bench.stats import interleave
+
+    return {n: [1e6 * s for s in v] for n, v in interleave(programs, rounds, pause=PAUSE).items()}
+
+
+def replayed(run: Call, device: str) -> Call:
+    if device != "cuda":
+        return run
+    from gpu_replay import captured
+
+    return captured(run)
+
+
+class Sweep:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.end = time.monotonic() + options.seconds
+        self.report: dict[str, Any] = {
+            **measured_tree(),
+            "command": " ".join(["python", *sys.argv]),
+            "machine": describe_machine(),
+            "versions": versions(["torch"]),
+            "threads": options.threads,
+            "rows": [],
+        }
+
+    def run(self) -> int:
+        options = self.options
+        for dtype in options.dtypes:
+            for op in OPS:
+                if options.ops and not any(part in op.name for part in options.ops):
+                    continue
+                for index in range(SIZES):
+                    for gradient in (False, True) if op.gradient and options.gradients else (False,):
+                        if time.monotonic() > self.end - 10:
+                            print("op_sweep: no time for the rest", file=sys.stderr)
+                            return self.done()
+                        self.add(self.measure(op, index, dtype, gradient))
+        return self.done()
+
+    def measure(self, op: SweepOp, index: int, dtype: str, gradient: bool) -> dict[str, Any]:
+        options = self.options
+        device = options.device
+        stream = Stream("sweep", options.seed, device, op.name, index)
+        operands, call = op.draw(Sizes(stream, device))
+        row: dict[str, Any] = {
+            "op": op.name,
+            "of": op.of,
+            "index": index,
+            "dtype": dtype,
+            "gradient": gradient,
+        }
+        row["shapes"] = [list(o.shape) for o in operands]
+        inputs = tensors(operands, DTYPES[dtype], device, index)
+        peer = with_gradients(call, inputs) if gradient else call
+        try:
+            with torch.no_grad():
+                expected = peer(*[x.double() if x.is_floating_point() else x for x in inputs])
+                row["torch_error"] = error_of(peer(*inputs), expected)
+                programs = {"eager": replayed(lambda: peer(*inputs), device)}
+        except Exception as error:  # an op that torch has not in this dtype is no row
+            return row | {"left_out": f"torch: {str(error)[:200]}"}
+        with torch.no_grad():
+            self.ours(row, programs, (call, inputs, gradient), expected)
+            if options.compiled == "all" or (options.compiled == "third" and stream.below(3) == 0):
+                try:
+                    programs["torch.compile"] = replayed(compiled(call, inputs, gradient), device)
+                except Exception as error:
+                    row["torch_compile_failed"] = str(error)[:200]
+            row["samples_us"] = microseconds(programs, device, options.rounds)
+        return row
+
+    def ours(self, row: dict[str, Any], programs: dict[str, Call], what: Any, expected: Any) -> None:
+        call, inputs, gradient = what
+        options = self.options
+        try:
+            run, first = ours(call, inputs, gradient, options.device, options.threads)
+            row["error"] = error_of(first, expected)
+        except Exception as error:
+            row["failed"] = f"{type(error).__name__}: {str(error)[:300]}"
+            return
+        if not row["error"] <= max(4 * row["torch_error"], FLOORS[row["dtype"]]):
+            row["failed"] = f"wrong: error {row['error']:.2e}, torch's own {row['torch_error']:.2e}"
+            return
+        programs["aicf"] = run
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.report["rows"].append(row)
+        print(line(row), flush=True)
+        path = self.options.output
+        if path is not None:
+            part = path.with_name(f".{path.name}.part")
+            part.write_text(json.dumps(self.report, indent=1))
+            part.replace(path)
+
+    def done(self) -> int:
+        print(summary(self.report["rows"]))
+        return 0
+
+
+def ratio(row: dict[str, Any]) -> float:
+    """The better peer over ours."""
+    if "failed" in row:
+        return FAILED
+    ours = np.asarray(row["samples_us"]["aicf"])
+    return min(float(np.median(np.asarray(v) / ours)) for n, v in row["samples_us"].items() if n != "aicf")
+
+
+def title(row: dict[str, Any]) -> str:
+    shapes = " ".join("x".join(map(str, s)) or "scalar" for s in row["shapes"])
+    return f"{row['op']}{', gradient' if row['gradient'] else ''} {row['dtype']} {shapes}"
+
+
+def line(row: dict[str, Any]) -> str:
+    if "left_out" in row:
+        return f"  --    {title(row)}: {row['left_out']}"
+    times = "  ".join(f"{n} {float(np.median(v)):.1f}" for n, v in row["samples_us"].items())
+    failed = f"  FAILED: {row['failed']}" if "failed" in row else ""
+    return f"{ratio(row):6.2f}  {title(row)}: {times} µs{failed}"
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    counted = [r for r in rows if "left_out" not in r]
+    if not counted:
+        return "nothing was measured"
+    lines = ["", "worst of each op, below 1:"]
+    worst: dict[str, dict[str, Any]] = {}
+    for row in sorted(counted, key=ratio, reverse=True):
+        worst[f"{row['op']} {row['gradient']}"] = row
+    lines += [f"  {line(r)}" for r in sorted(worst.values(), key=ratio) if ratio(r) < 1]
+    for dtype in dict.fromkeys(r["dtype"] for r in counted):
+        for gradient in (False, True):
+            some = [r for r in counted if (r["dtype"], r["gradient"]) == (dtype, gradient)]
+            if some:
+                lines.append(f"{dtype} {'gradients' if gradient else 'forward'}: {means(some)}")
+    return "\n".join(lines)
+
+
+def means(rows: list[dict[str, Any]]) -> str:
+    ratios = [ratio(r) for r in rows]
+    mean = math.exp(sum(math.log(min(MOST, x)) for x in ratios) / len(ratios))
+    failed = sum("failed" in r for r in rows)
+    return f"{len(rows)} rows, geometric mean {mean:.3f}, worst {min(ratios):.2f}, {failed} failed"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--ops", nargs="*", help="parts of the names of ops; default: all")
+    parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES))
+    parser.add_argument("--compiled", choices=["third", "all", "none"], default="third", help="torch.compile")
+    parser.add_argument("--no-gradients", dest="gradients", action="store_false")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=physical_cores(), help="of a CPU's programs")
+    parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
+    parser.add_argument("--output", type=Path, help="raw samples as JSON")
+    options = parser.parse_args()
+    options.dtypes = options.dtypes or DEFAULT_DTYPES[options.device]
+    if options.device == "cuda":
+        from gpu_report import require_cuda
+
+        require_cuda()
+    torch.set_num_threads(options.threads)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    code = Sweep(options).run()
+    sys.stdout.flush()
+    os._exit(code)  # the compilers' pools of workers need not be waited for
+
+
+if __name__ == "__main__":
+    main()
