@@ -28,8 +28,7 @@ CudaCode call_code(const KernelCall& call, const CodeContext& context, bool memb
   const CudaKernel* kernel = row == nullptr ? nullptr : find_cuda_kernel(row->row);
   AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + named(call).kernel);
   CudaProblem problem = call_problem(call, context);
-  problem.member = member;
-  problem.any_sizes = any_sizes;
+  problem.form = any_sizes ? CodeForm::member_any_sizes : member ? CodeForm::member : CodeForm::kernel;
   return kernel->generate(problem);
 }
 

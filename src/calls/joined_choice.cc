@@ -12,7 +12,7 @@ bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants
   RowCall& row = *row_call(joined);
   Choice& choice = joined.choice;
   for (const KernelVariant& variant : variants)
-    choice.candidates.push_back({row.row, variant.name, variant.microseconds});
+    choice.candidates.push_back({row.row, to_string(variant.way), variant.microseconds});
   const auto want = [&](const std::string& name, ChoiceSource source) {
     for (size_t i = choice.candidates.size(); i-- > 0;)
       if (name == row.row || name == to_string(choice.candidates[i]))

@@ -293,7 +293,7 @@ void check_way(const KernelCall& call, const CodeContext& context) {
     ways = cuda_variants(*kernel, call_problem(call, context));
   }
   AICF_CHECK(row->way.empty() || std::any_of(ways.begin(), ways.end(),
-                                             [&](const KernelVariant& way) { return way.name == row->way; }),
+                                             [&](const KernelVariant& way) { return to_string(way.way) == row->way; }),
              "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
 }
 

@@ -192,7 +192,7 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
     std::vector<KernelVariant> variants;
     if (kernel != nullptr) variants = cuda_variants(*kernel, cuda_problem(call, target.arch, ranges));
     for (const KernelVariant& variant : variants)
-      candidates.push_back({name, variant.name, variant.microseconds});
+      candidates.push_back({name, to_string(variant.way), variant.microseconds});
     if (variants.empty()) candidates.push_back({name, "", estimate_microseconds(call, name, target, ranges)});
   }
   return candidates;

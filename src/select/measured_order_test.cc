@@ -55,7 +55,7 @@ TEST(MeasuredOrder, LeavesProblemsUnlikeTheMeasuredOnes) {
        {other_machine, transposed_conv, product(8192, 8192, 8192), product(300, 640, 136, DType::f64),
         product(0, 640, 136), product(300, 0, 136), product(300, 640, 0),
         product(300, 640, 136, DType::i8)}) {
-    std::vector<Candidate> candidates{{"matmul_tensor_core", "wgmma 64x64 stages 6", 5},
+    std::vector<Candidate> candidates{{"matmul_tensor_core", "wgmma 64x64 stages 6 warpgroups 1", 5},
                                       {"matmul_simt", "", 4}};
     EXPECT_FALSE(is_like_measured(key)) << to_string(key);
     EXPECT_FALSE(order_by_measurements(key, candidates)) << to_string(key);

@@ -141,14 +141,14 @@ TEST(MatmulCuda, random_problems_compile) {
 TEST(MatmulCuda, every_tile_compiles) {
   std::vector<std::string> sources;
   for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
-    for (MatmulConfig config : matmul_tiles(family, 4)) {
+    for (MatmulWay config : matmul_tiles(family, 4)) {
       Case c;
       const DType dtype = family == MatmulFamily::simt ? DType::f32 : DType::bf16;
       set_windows(c, dtype, {}, Dim(512), Dim(512), Dim(512), {.y_transposed = true});
       link(c, 90);
-      if (config.warpgroups < 2) {
-        config.splits = 4;
-        config.cluster = sources.size() % 2 == 0 || family == MatmulFamily::wgmma;
+      if (config.warpgroups < 2 && config.unit != MatmulUnit::single) {
+        const bool in_cluster = sources.size() % 2 == 0 || family == MatmulFamily::wgmma;
+        config.split = {in_cluster ? SplitKind::cluster : SplitKind::workspace, 4};
       }
       sources.push_back(matmul_code(c.problem, config).source);
     }
@@ -185,9 +185,8 @@ TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor)
         if (rounded) c.program = rounded_program(dtype);
         link(c, 90);
         int found = 0;
-        for (const MatmulConfig& config :
-             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
-          if (config.stays != s.stays || deals_chunks(config) != s.dealt) continue;
+        for (const MatmulWay& config : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          if (keeps_x_stationary(config) != s.stays || scatters_chunks(config) != s.dealt) continue;
           const CudaCode code = matmul_code(c.problem, config);
           EXPECT_LE(code.launches.at(0).shared_bytes, 226 * 1024) << to_string(config);
           if (s.stays && rounded) {
@@ -203,7 +202,7 @@ TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor)
 
 TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
   std::vector<std::string> sources;
-  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
+  for (const MatmulWay& config : matmul_tiles(MatmulFamily::mma, 4))
     for (const bool turned : {false, true}) {
       Case c;
       set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(40),
@@ -230,9 +229,9 @@ TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
                      .padding = layout / 4 == 0 ? 4 : 3});
         if (family == MatmulFamily::mma) c.problem.params = kTf32;
         link(c, arch);
-        const auto configs = matmul_sliced_configs(matmul_sizes(c.problem), family, arch);
+        const auto configs = matmul_sliced_ways(matmul_sizes(c.problem), family, arch);
         ASSERT_FALSE(configs.empty());
-        const MatmulConfig& config = configs[static_cast<size_t>(layout) % configs.size()];
+        const MatmulWay& config = configs[static_cast<size_t>(layout) % configs.size()];
         EXPECT_LE(sliced_bytes(config), (arch == 90 ? 200 : 96) * 1024) << to_string(config);
         sources.push_back(matmul_code(c.problem, config).source);
       }
@@ -250,10 +249,10 @@ TEST(MatmulCuda, slices_for_any_sizes_have_one_text) {
         set_windows(c, DType::f32, {}, Dim(96), Dim(n), Dim(128), {.x_transposed = true, .padding = padding});
         if (family == MatmulFamily::mma) c.problem.params = kTf32;
         link(c, 90);
-        c.problem.member = true;
-        const MatmulConfig config = matmul_sliced_configs(matmul_sizes(c.problem), family, 90).at(0);
+        c.problem.form = CodeForm::member;
+        const MatmulWay config = matmul_sliced_ways(matmul_sizes(c.problem), family, 90).at(0);
         own.insert(matmul_code(c.problem, config).source);
-        c.problem.any_sizes = true;
+        c.problem.form = CodeForm::member_any_sizes;
         shared.insert(matmul_code(c.problem, config).source);
       }
     EXPECT_GT(own.size(), 1u);
@@ -282,8 +281,8 @@ TEST(MatmulCuda, launches_of_a_split_without_clusters) {
   c.ranges["m"] = {1, 64};
   set_windows(c, DType::f16, {}, Dim::symbol("m"), Dim(256), Dim(4096), {});
   link(c, 80);
-  MatmulConfig config = matmul_tiles(MatmulFamily::mma, 4)[2];
-  config.splits = 4;
+  MatmulWay config = matmul_tiles(MatmulFamily::mma, 4)[2];
+  config.split = {SplitKind::workspace, 4};
   const CudaCode code = matmul_code(c.problem, config);
   ASSERT_EQ(code.launches.size(), 2u);
   const SymbolValues values{{"m", 50}};
@@ -313,13 +312,13 @@ TEST(MatmulCuda, variants_have_names_of_their_own_and_the_first_is_the_rows_choi
   const CudaCode own = row.generate(c.problem);
   std::set<std::string> names;
   for (const KernelVariant& variant : cuda_variants(row, c.problem)) {
-    EXPECT_TRUE(names.insert(variant.name).second) << variant.name;
-    EXPECT_GT(variant.microseconds, 0) << variant.name;
-    c.problem.variant = variant.name;
-    EXPECT_EQ(row.generate(c.problem) == own, names.size() == 1) << variant.name;
+    EXPECT_TRUE(names.insert(to_string(variant.way)).second) << to_string(variant.way);
+    EXPECT_GT(variant.microseconds, 0) << to_string(variant.way);
+    c.problem.way = variant.way;
+    EXPECT_EQ(row.generate(c.problem) == own, names.size() == 1) << to_string(variant.way);
   }
   EXPECT_GT(names.size(), 20u);
-  c.problem.variant = "mma 7x7";
+  c.problem.way = MatmulWay{.unit = MatmulUnit::mma, .block_m = 7, .block_n = 7};
   EXPECT_THROW(row.generate(c.problem), InternalError);
 }
 
@@ -342,8 +341,7 @@ TEST(MatmulCuda, every_variant_of_few_rows_fits_a_multiprocessor) {
         Case c;
         set_windows(c, DType::bf16, {}, Dim(m), Dim(n), Dim(4096), {.x_transposed = transposed});
         link(c, 90);
-        for (const MatmulConfig& config :
-             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+        for (const MatmulWay& config : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
           const CudaCode code = matmul_code(c.problem, config);
           EXPECT_LE(code.launches.at(0).shared_bytes, kMost)
               << m << " rows, transposed " << transposed << ": " << to_string(config);

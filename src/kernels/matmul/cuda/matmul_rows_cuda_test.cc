@@ -86,11 +86,11 @@ TEST(MatmulRowsCuda, BlocksOfAClusterCoverARow) {
     const auto variants = cuda_variants(row(), c.problem);
     EXPECT_FALSE(variants.empty()) << n;
     for (const KernelVariant& variant : variants) {
-      c.problem.variant = variant.name;
+      c.problem.way = variant.way;
       const CudaLaunch launch = row().generate(c.problem).launches[0];
-      EXPECT_LE(launch.shared_bytes, 227 * 1024) << variant.name;
-      EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << variant.name;
-      EXPECT_EQ(n % launch.cluster, 0) << variant.name;
+      EXPECT_LE(launch.shared_bytes, 227 * 1024) << to_string(variant.way);
+      EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << to_string(variant.way);
+      EXPECT_EQ(n % launch.cluster, 0) << to_string(variant.way);
     }
   }
 }
@@ -120,8 +120,8 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
 // multiply.
 TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
   std::vector<std::string> sources;
-  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!config.handed) continue;
+  for (const MatmulWay& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!hands_over_epilogue(config)) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{load(0, 0), store(1, 0)}};
@@ -133,7 +133,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
       c.problem.program = &stores;
       const CudaCode code = matmul_code(c.problem, config);
       EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
-      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_few_storers(config) ? 512 : 384);
+      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_storing_warps(config) ? 512 : 384);
       if (result == DType::f16) sources.push_back(code.source);
     }
   }
@@ -148,21 +148,23 @@ TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   gelu.stages = {{load(0, 0), op(TileOp::round_f16, 1, 0), op(TileOp::gelu, 2, 1), store(1, 2)}};
   TileProgram sum = gelu;
   sum.stages[0][2].op = TileOp::neg;
-  const MatmulConfig tile{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
-  EXPECT_EQ(handed_storers(tile, gelu, Dim(384)), 7);
-  EXPECT_EQ(handed_storers(tile, gelu, Dim(768)), 4);
-  EXPECT_EQ(handed_storers(tile, gelu, Dim::symbol("k")), 4);
-  EXPECT_EQ(handed_storers(tile, sum, Dim(384)), 4);
+  const MatmulWay tile{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  EXPECT_EQ(storing_warps(tile, gelu, Dim(384)), 7);
+  EXPECT_EQ(storing_warps(tile, gelu, Dim(768)), 4);
+  EXPECT_EQ(storing_warps(tile, gelu, Dim::symbol("k")), 4);
+  EXPECT_EQ(storing_warps(tile, sum, Dim(384)), 4);
   AICF_NEEDS_NVRTC();
-  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!config.handed) continue;
+  for (const MatmulWay& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!hands_over_epilogue(config)) continue;
     Case c;
     set_up(c, DType::f16, false, Dim(4096), Dim(2304));
     c.problem.inputs.pop_back();
     c.problem.outputs.pop_back();
     c.problem.program = &gelu;
     const CudaCode code = matmul_code(c.problem, config);
-    const char* storers = has_few_storers(config) ? ", 3>::run" : config.stays ? ", 7, 3>::run" : ", 7>::run";
+    const char* storers = has_three_storing_warps(config) ? ", 3>::run"
+                          : keeps_x_stationary(config)    ? ", 7, 3>::run"
+                                                          : ", 7>::run";
     EXPECT_NE(code.source.find(storers), std::string::npos);
     EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
   }
@@ -188,15 +190,15 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
   std::vector<std::string> sources;
   std::array<bool, 3> seen{};
   for (const KernelVariant& variant : cuda_variants(product, c.problem)) {
-    EXPECT_EQ(variant.name.find("splits"), std::string::npos) << variant.name;
-    c.problem.variant = variant.name;
+    EXPECT_EQ(to_string(variant.way).find("splits"), std::string::npos) << to_string(variant.way);
+    c.problem.way = variant.way;
     const CudaCode code = product.generate(c.problem);
-    ASSERT_EQ(code.launches.size(), 2u) << variant.name;
-    EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << variant.name;
-    EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << variant.name;
+    ASSERT_EQ(code.launches.size(), 2u) << to_string(variant.way);
+    EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << to_string(variant.way);
+    EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << to_string(variant.way);
     // One of each way to store.
-    const bool handed = variant.name.find("handed") != std::string::npos,
-               alternate = variant.name.find("alternate") != std::string::npos;
+    const bool handed = to_string(variant.way).find("handed") != std::string::npos,
+               alternate = to_string(variant.way).find("alternate") != std::string::npos;
     const size_t way = handed ? 1 : alternate ? 2 : 0;
     if (!std::exchange(seen[way], true)) sources.push_back(code.source);
   }

@@ -40,7 +40,7 @@ TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
   }
   // A member of a bundle waits for none: its launch has begun with another member.
   problem.inputs[1].constant = true;
-  problem.member = true;
+  problem.form = CodeForm::member;
   const CudaCode code = find_cuda_kernel("tile")->generate(problem);
   EXPECT_EQ(code.launches.at(0).early_inputs, std::vector<int32_t>());
 }
