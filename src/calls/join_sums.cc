@@ -166,11 +166,8 @@ TileProgram program_with_sums(const TileProgram& product, size_t from, DType sum
                         .type = TileType::f32,
                         .dst = summed,
                         .a = stores->a};
-  const TileInstr add{.op = TileOp::store,
-                      .type = TileType::f32,
-                      .a = half ? summed : stores->a,
-                      .operand = last,
-                      .imm_i = 1};
+  const TileInstr add{
+      .op = TileOp::store_sum, .type = TileType::f32, .a = half ? summed : stores->a, .operand = last};
   const auto after = stage.insert(stores + 1, add);
   if (half) stage.insert(after, value);
   return program;

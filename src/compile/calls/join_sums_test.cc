@@ -68,8 +68,7 @@ TEST(JoinSums, OfWhatAProductStores) {
   EXPECT_EQ(product.outputs[1].strides, (std::vector<Dim>{Dim(0), Dim(1)}));
   const TileInstr& last =
       calls.programs[static_cast<size_t>(row_call(product)->programs[0].index)].stages[0].back();
-  EXPECT_EQ(last.op, TileOp::store);
-  EXPECT_EQ(last.imm_i, 1);
+  EXPECT_EQ(last.op, TileOp::store_sum);
 }
 
 TEST(JoinSums, NotOfFewRowsNorOnOtherTargets) {
@@ -110,7 +109,9 @@ TEST(JoinSums, OfOneResultOfAProduct) {
   ASSERT_NE(product_of(calls), nullptr);
   const auto& stage =
       calls.programs[static_cast<size_t>(row_call(*product_of(calls))->programs[0].index)].stages[0];
-  EXPECT_EQ(std::count_if(stage.begin(), stage.end(), is_sum_over_rows), 1);
+  EXPECT_EQ(
+      std::count_if(stage.begin(), stage.end(), [](const TileInstr& i) { return i.op == TileOp::store_sum; }),
+      1);
 }
 
 // One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.

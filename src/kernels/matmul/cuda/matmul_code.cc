@@ -33,7 +33,7 @@ std::string_view accumulator(DType dtype) {
 // The result that is a sum over all rows.
 size_t summed_output(const TileProgram& program) {
   for (const TileInstr& instr : program.stages[0])
-    if (is_sum_over_rows(instr)) return static_cast<size_t>(instr.operand) - program.inputs.size();
+    if (instr.op == TileOp::store_sum) return static_cast<size_t>(instr.operand) - program.inputs.size();
   AICF_CHECK(false, "a program without sums over rows");
 }
 

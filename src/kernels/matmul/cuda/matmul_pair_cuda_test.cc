@@ -119,7 +119,7 @@ TEST(MatmulPairCuda, TakesMatricesOfOneFormAndElementsAlone) {
   c.program.stages.emplace_back();
   EXPECT_EQ(ways(c), 0u);
   set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
-  c.program.stages[0].back().imm_i = 1;  // a sum over rows
+  c.program.stages[0].back().op = TileOp::store_sum;
   EXPECT_EQ(ways(c), 0u);
   // The second matrix begins where the copy engine cannot.
   set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);

@@ -178,7 +178,7 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
                       {},
                       {}};
   TileInstr sums = store(3, 3);
-  sums.imm_i = 1;
+  sums.op = TileOp::store_sum;
   program.stages = {{load(0, 0), op(TileOp::round_bf16, 1, 0), load(2, 1), op(TileOp::mul, 2, 1, 2),
                      op(TileOp::round_bf16, 3, 2), store(2, 2), sums}};
   check_tile_program(program);

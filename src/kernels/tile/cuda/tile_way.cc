@@ -14,7 +14,8 @@ constexpr int64_t kMinSide = 16;  // elements: below, the cache reorders well en
 bool is_pointwise(const TileProgram& program) {
   for (const auto& stage : program.stages)
     for (const TileInstr& instr : stage)
-      if (is_tile_reduction(instr.op) || instr.op == TileOp::inner_index || instr.op == TileOp::store_scalar)
+      if (is_tile_reduction(instr.op) || instr.op == TileOp::inner_index ||
+          instr.op == TileOp::store_scalar || instr.op == TileOp::store_sum)
         return false;
   return true;
 }
