@@ -10,14 +10,9 @@ namespace {
 
 constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
 constexpr int64_t kBarrierBytes = 16;  // of a stage
-constexpr int64_t kSharedBytes = 227 * 1024,
-                  kReserved = 1024;  // of a multiprocessor; of a block by the system
+constexpr int64_t kReserved = 1024;    // of a block by the system
 
 bool has_loader_group(const MatmulWay& c) { return c.warpgroups == 2 && c.resident == 1; }
-
-int64_t stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
-  return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;
-}
 
 // Chunks in wgmma.cuh: 16 rows of each warp.
 int64_t chunk_bytes(const MatmulWay& c, const WgmmaTile& tile) {
@@ -39,19 +34,13 @@ int64_t few_rows_bytes(const MatmulWay& c) {
   return split_parts(c) * ((quads + split_parts(c) - 1) / split_parts(c)) * 1024 + 16;
 }
 
-// kKeptBarriers and kKeptBytes in wgmma.cuh.
-int64_t stationary_bytes(const MatmulWay& c, const WgmmaTile& tile) {
-  return keeps_x_stationary(c) ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
-}
-
 // Stages and what the epilogue needs.
 int64_t product_bytes(const MatmulWay& c, const WgmmaTile& tile) {
-  const int64_t results = int64_t{c.block_m} * c.block_n * 4, stages = c.stages * stage_bytes(c, tile);
+  const int64_t results = int64_t{c.block_m} * c.block_n * 4, stage = wgmma_stage_bytes(c, tile),
+                stages = c.stages * stage, epilogue = wgmma_epilogue_bytes(c, tile);
   // Where fewer rows of x are loaded, the last stage's products read on behind it.
-  const int64_t read = tile.x_rows > 0 ? stages - stage_bytes(c, tile) + c.block_m * kRowBytes : 0;
-  return std::max(read, sends_few_rows(tile.x_rows, c)                ? stages + few_rows_bytes(c)
-                        : splits_in_cluster(c) && !scatters_chunks(c) ? std::max(stages, results)
-                                                                      : stages + chunk_bytes(c, tile));
+  const int64_t read = tile.x_rows > 0 ? stages - stage + c.block_m * kRowBytes : 0;
+  return std::max({read, stages + epilogue, epilogue == 0 ? results : 0});
 }
 
 // The matrix instruction with x by `x_operands`, whose values `inputs` gives.
@@ -104,6 +93,20 @@ int blocks_together(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles)
 
 }  // namespace
 
+int64_t wgmma_stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;
+}
+
+int64_t wgmma_epilogue_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  if (sends_few_rows(tile.x_rows, c)) return few_rows_bytes(c);
+  return splits_in_cluster(c) && !scatters_chunks(c) ? 0 : chunk_bytes(c, tile);
+}
+
+// kKeptBarriers and kKeptBytes in wgmma.cuh.
+int64_t stationary_x_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  return keeps_x_stationary(c) ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
+}
+
 int storing_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k) {
   if (has_three_storing_warps(way)) return 3;
   // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
@@ -143,15 +146,15 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
 }
 
 int wgmma_most_stages(const MatmulWay& c, const WgmmaTile& tile) {
-  return static_cast<int>((kSharedBytes / c.resident - kReserved - chunk_bytes(c, tile)) /
-                          stage_bytes(c, tile));
+  return static_cast<int>((shared_limit(90) / c.resident - kReserved - chunk_bytes(c, tile)) /
+                          wgmma_stage_bytes(c, tile));
 }
 
 CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
   launch.block = hands_over_epilogue(c) ? (has_three_storing_warps(c) ? 384 : 512)
                                         : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + stationary_bytes(c, tile);
+  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + stationary_x_bytes(c, tile);
   launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};

@@ -39,6 +39,12 @@ std::string wgmma_type_text(const MatmulWay& way, const WgmmaTile& tile);
 // `struct MultiplyOnes` with run(float (&d)[12], uint32_t one, uint64_t x): d += 64 rows of ones, two of
 // which are `one`, times 24 rows of x as columns (row_sums.cuh).
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k);
+// Bytes of shared memory as wgmma.cuh and what it includes lay it out: of a stage with its barriers; of the
+// epilogue behind the stages, of parts of K that cluster_barrier() separates none, as they lie over the
+// stages; of x that is stationary, before them.
+int64_t wgmma_stage_bytes(const MatmulWay& way, const WgmmaTile& tile);
+int64_t wgmma_epilogue_bytes(const MatmulWay& way, const WgmmaTile& tile);
+int64_t stationary_x_bytes(const MatmulWay& way, const WgmmaTile& tile);
 // Stages that fit beside the epilogue's memory.
 int wgmma_most_stages(const MatmulWay& way, const WgmmaTile& tile);
 // Threads, cluster, shared memory and grid for so many tiles.
