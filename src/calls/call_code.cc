@@ -13,7 +13,7 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
     const ValueId root = call.inputs[i].root;
     CudaWindow& window = problem.inputs[i];
     window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
-    window.settled = window.constant || (context.running && !context.running->contains(root));
+    window.ready = window.constant || (context.running && !context.running->contains(root));
   }
   if (const RowCall* row = own_row(call); row != nullptr && !row->programs.empty())
     problem.program = &context.programs[static_cast<size_t>(row->programs[0].index)];

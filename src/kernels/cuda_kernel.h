@@ -28,7 +28,7 @@ struct CudaWindow {
   // No launch of a run writes this memory (a weight, a constant): it may be read before wait_for_inputs().
   bool constant = false;
   // Nor does a launch that can still be running when this one begins (CodeContext::running): the same.
-  bool settled = false;
+  bool ready = false;
   bool operator==(const CudaWindow&) const = default;
 };
 
@@ -108,8 +108,8 @@ struct CudaCode {
   std::string source;                // begins with its includes: "prelude.cuh", "matmul/cuda/mma.cuh"
   std::vector<CudaLaunch> launches;  // run in order, each after the one before
   Dim workspace_bytes;               // 0: no workspace argument
-  // The functions are members of a bundle: their blocks count along `block_index` alone, meet only in
-  // aicf::sync_threads, and may follow one another in one block after such a meeting.
+  // The functions are members of a bundle: their blocks count along `block_index` alone, synchronise in
+  // aicf::sync_threads only, and may follow one another in one block behind it.
   bool member = false;
   int64_t static_shared_bytes = 0;  // of a member, at most
   // Of a member whose blocks write the elements of its only output in their order, so many each; 0: of

@@ -107,16 +107,16 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
 }
 
 // What a kernel that takes in the rope reads before the launches before it have ended, by its numbers:
-// caches, mask and position, if all of them are settled.
+// caches, mask and position, if all of them are ready.
 std::vector<int32_t> early_inputs(const CudaProblem& problem, const MadeInput& made) {
   std::vector<int32_t> early;
-  bool settled = made.problem->inputs[kRopePosition].settled;
+  bool ready = made.problem->inputs[kRopePosition].ready;
   for (size_t i = 1; i < problem.inputs.size(); ++i) {
     early.push_back(static_cast<int32_t>(i));
-    settled = settled && problem.inputs[i].settled;
+    ready = ready && problem.inputs[i].ready;
   }
   early.push_back(made.inputs[kRopePosition]);
-  return settled ? early : std::vector<int32_t>();
+  return ready ? early : std::vector<int32_t>();
 }
 
 // Defines `rope` from the operands that the whole kernel has of the call.

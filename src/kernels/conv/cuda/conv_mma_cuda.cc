@@ -43,7 +43,7 @@ int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
   return unit;
 }
 
-std::vector<PricedMatmul> ways_of(const CudaProblem& problem, const ConvProblem& c) {
+std::vector<PricedMatmul> gathered_ways_of(const CudaProblem& problem, const ConvProblem& c) {
   const MatmulSizes sizes{size_to_choose_by(batches_of(c) * c.groups, problem),
                           size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
                           size_to_choose_by(depth_of(c), problem)};
@@ -51,7 +51,7 @@ std::vector<PricedMatmul> ways_of(const CudaProblem& problem, const ConvProblem&
 }
 
 MatmulWay choose_gathered(const CudaProblem& problem, const ConvProblem& c) {
-  for (const auto& [way, microseconds] : ways_of(problem, c))
+  for (const auto& [way, microseconds] : gathered_ways_of(problem, c))
     if (!is_named(problem.way) || Way(ConvWay{ConvLoads::gathered, way}) == problem.way) return way;
   AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
@@ -110,7 +110,7 @@ struct GatheredPlan {
   int64_t shared_bytes = 0;         // of a block that multiplies
 };
 
-GatheredPlan resolve(const MatmulWay& way, const CudaProblem& problem, const ConvProblem& conv) {
+GatheredPlan resolve_gathered(const MatmulWay& way, const CudaProblem& problem, const ConvProblem& conv) {
   AICF_CHECK(fault_of(way).empty(), std::string(fault_of(way)) + ": " + to_string(way));
   GatheredPlan plan;
   plan.way = way;
@@ -275,14 +275,14 @@ CudaCode generate_conv_mma(const CudaProblem& problem) {
   const auto* asked = std::get_if<ConvWay>(&problem.way);
   const bool asks_gathered = asked != nullptr && asked->loads == ConvLoads::gathered;
   if (reads_boxes(problem, conv) && !asks_gathered) return conv_tma_code(problem, conv.axes, conv.epilogue);
-  return MmaWriter(problem, conv, resolve(choose_gathered(problem, conv), problem, conv)).write();
+  return MmaWriter(problem, conv, resolve_gathered(choose_gathered(problem, conv), problem, conv)).write();
 }
 
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {
   const ConvProblem conv = conv_problem(problem, false);
   std::vector<KernelVariant> variants;
   if (reads_boxes(problem, conv)) variants = conv_tma_variants(problem, conv.axes);
-  for (const auto& [way, microseconds] : ways_of(problem, conv))
+  for (const auto& [way, microseconds] : gathered_ways_of(problem, conv))
     variants.push_back({ConvWay{ConvLoads::gathered, way}, microseconds});
   return variants;
 }

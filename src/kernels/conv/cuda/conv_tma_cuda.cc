@@ -59,7 +59,7 @@ struct Plan {
 };
 
 // With as many stages as fit beside the epilogue.
-std::vector<PricedMatmul> ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+std::vector<PricedMatmul> boxed_ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
   MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
@@ -79,12 +79,12 @@ std::vector<PricedMatmul> ways_of(const CudaProblem& problem, const CudaWindowAx
 }
 
 MatmulWay choose_boxed(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  for (const auto& [way, microseconds] : ways_of(problem, axes))
+  for (const auto& [way, microseconds] : boxed_ways_of(problem, axes))
     if (!is_named(problem.way) || Way(ConvWay{ConvLoads::boxes, way}) == problem.way) return way;
   AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
 
-Plan resolve(const MatmulWay& way, const CudaProblem& problem, const CudaWindowAxes& axes) {
+Plan resolve_boxes(const MatmulWay& way, const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t images = upper_bound(x.sizes[0], problem.ranges), out_w = constant(axes[kW].out),
                 out_h = constant(axes[kH].out);
@@ -181,14 +181,14 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
 
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes) {
   std::vector<KernelVariant> variants;
-  for (const auto& [way, microseconds] : ways_of(problem, axes))
+  for (const auto& [way, microseconds] : boxed_ways_of(problem, axes))
     variants.push_back({ConvWay{ConvLoads::boxes, way}, microseconds});
   return variants;
 }
 
 CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        const CudaProblem& epilogue_problem) {
-  const Plan plan = resolve(choose_boxed(problem, axes), problem, axes);
+  const Plan plan = resolve_boxes(choose_boxed(problem, axes), problem, axes);
   const MatmulWay& c = plan.way;
   const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
                        .constant_y = problem.inputs[1].constant,

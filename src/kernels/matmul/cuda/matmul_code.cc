@@ -181,7 +181,7 @@ class Writer {
       return launch;
     }
     launch.block = plan_.threads;
-    launch.early_inputs = settled_operands(problem_, way_).early_inputs(problem_.inputs.size());
+    launch.early_inputs = early_operands(problem_, way_).early_inputs(problem_.inputs.size());
     launch.shared_bytes = shared_bytes(role);
     launch.grid[0] = role == Role::kSum ? plan_.tiles : plan_.tiles * Dim(split_parts(way_));
     if (splits_in_cluster(way_)) launch.cluster = split_parts(way_);

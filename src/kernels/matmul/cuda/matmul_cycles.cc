@@ -30,20 +30,21 @@ constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredRes
 constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
-constexpr double kTurnCycles = 0.10;      // where the products of another warpgroup go on
-constexpr double kHandedCycles = 0.2;     // by the warps that only store,
-constexpr double kFewHandedCycles = 0.6;  //   where they are three
+constexpr double kPingPongCycles = 0.10;   // where the products of another warpgroup go on
+constexpr double kHandoverCycles = 0.2;    // by the warps that only store,
+constexpr double kThreeWarpsCycles = 0.6;  //   where they are three
 // Of a byte that an optimizer's update moves in an epilogue, one warp: with three of them that store, tiles
 // of 128 x 256 took 27 us longer than the products of K = 4096.
 constexpr double kByteCycles = 0.9;
-constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory,
-constexpr double kDealtBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
-constexpr double kClusterBase = 300;        // barriers of a cluster,
-constexpr double kClusterSum = 2400;        //   where all multiprocessors have one,
-constexpr double kClusterPart = 285;        //   reads of each part of a cluster's sum
-constexpr double kClusterResult = 0.35;     //   and of each result,
-constexpr double kDealtResult = 0.05;       //   of which each block adds its own chunks (wgmma_cluster.cuh);
-constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks do not meet,
+constexpr double kBehindMemory = 0.1;  // share of other work that adds to the time of the memory,
+constexpr double kReduceScatterBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
+constexpr double kClusterBase = 300;                // barriers of a cluster,
+constexpr double kClusterSum = 2400;                //   where all multiprocessors have one,
+constexpr double kClusterPart = 285;                //   reads of each part of a cluster's sum
+constexpr double kClusterResult = 0.35;             //   and of each result,
+constexpr double kReduceScatterResult =
+    0.05;                                   //   of which each block adds its own chunks (wgmma_cluster.cuh);
+constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks need no barrier,
 constexpr double kFewClusterPart = 50;      //   of each part
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
@@ -217,22 +218,23 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const double sharing = rounds > 1 || scattered ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)));
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  // What is handed on has the time of the next tile's products.
+  // An epilogue that is handed over has the time of the next tile's products.
   const auto tile_of = [&](int64_t some) {
     const double products = steps * shared_step_cycles(sizes, c, some);
     return hands_over_epilogue(c)
-               ? std::max(products, results * (has_three_storing_warps(c) ? kFewHandedCycles : kHandedCycles))
+               ? std::max(products,
+                          results * (has_three_storing_warps(c) ? kThreeWarpsCycles : kHandoverCycles))
                : products;
   };
   const bool large = is_wgmma(c) && c.resident == 1;
   const double result_cycles = scattered         ? kScatteredResult
-                               : is_ping_pong(c) ? kTurnCycles
+                               : is_ping_pong(c) ? kPingPongCycles
                                : large           ? kResultCycles
                                                  : kSmallResultCycles;
   const double broken_rows = is_wgmma(c) && sizes.n % 64 != 0 ? kBrokenResult : 1;
   const double stored = results * broken_rows * result_cycles * sharing / (c.resident > 1 ? 2 : 1) /
                         (splits_in_cluster(c) ? split_parts(c) : 1);
-  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
+  // Of warpgroups in ping-pong, only the last one's epilogue is not behind another's products.
   double cycles = (waves - 1) * tile_of(running) + tile_of(last) +
                   (hands_over_epilogue(c) ? 1
                    : is_ping_pong(c)      ? 2
@@ -240,10 +242,10 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                       stored;
   // Behind the memory's time the rest does not hide entirely.
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
-                                (scatters_chunks(c) ? kDealtBehindMemory : kBehindMemory) * cycles) +
+                                (reduce_scatters(c) ? kReduceScatterBehindMemory : kBehindMemory) * cycles) +
            kStart + (large ? kAlone : 0);
   const double result = family_of(c) == MatmulFamily::simt ? kSimtClusterResult
-                        : scatters_chunks(c)               ? kDealtResult
+                        : reduce_scatters(c)               ? kReduceScatterResult
                                                            : kClusterResult;
   // The blocks of a cluster have one tile: in each wave they start, load and add anew.
   if (split_parts(c) > 1 && splits_in_cluster(c)) {

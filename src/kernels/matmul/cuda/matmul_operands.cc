@@ -113,17 +113,17 @@ void add_other_matrix(MatmulOperandsText& operands, const CudaProblem& problem, 
 }
 
 // What sliced.cuh asks: constants, or members where members of other sizes share the code.
-void add_settled(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulView& a,
-                 const MatmulWay& way, CudaParams& params) {
-  const SettledOperands settled = settled_operands(problem, way);
+void add_early_flags(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulView& a,
+                     const MatmulWay& way, CudaParams& params) {
+  const EarlyOperands early = early_operands(problem, way);
   const std::pair<const char*, bool> flags[] = {
       // Whether rows start at multiples of 16 bytes and their elements are neighbours.
       {"x_vectors", a.x.vector},
       {"y_vectors", a.y.vector},
       // Whether they are read before the launch before has ended; others: of the epilogue.
-      {"x_early", settled.x},
-      {"y_early", settled.y},
-      {"others_early", settled.others}};
+      {"x_early", early.x},
+      {"y_early", early.y},
+      {"others_early", early.others}};
   for (const auto& [name, value] : flags) {
     if (has_any_sizes(problem)) {
       operands.text += std::string("  bool ") + name + ";\n";
@@ -158,14 +158,14 @@ std::string functions_text(const CudaProblem& problem, const MatmulView& a, cons
 
 }  // namespace
 
-SettledOperands settled_operands(const CudaProblem& problem, const MatmulWay& way) {
+EarlyOperands early_operands(const CudaProblem& problem, const MatmulWay& way) {
   if (!is_sliced(way) || product_group(problem) != nullptr) return {};
-  const auto settled = [](const CudaWindow& window) { return window.settled; };
-  return {problem.inputs[0].settled, problem.inputs[1].settled,
-          std::all_of(problem.inputs.begin() + 2, problem.inputs.end(), settled)};
+  const auto ready = [](const CudaWindow& window) { return window.ready; };
+  return {problem.inputs[0].ready, problem.inputs[1].ready,
+          std::all_of(problem.inputs.begin() + 2, problem.inputs.end(), ready)};
 }
 
-std::vector<int32_t> SettledOperands::early_inputs(size_t inputs) const {
+std::vector<int32_t> EarlyOperands::early_inputs(size_t inputs) const {
   std::vector<int32_t> early;
   for (size_t i = 0; i < inputs; ++i)
     if (i == 0 ? x && y && others : i == 1 ? y : others) early.push_back(static_cast<int32_t>(i));
@@ -194,7 +194,7 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
   }
   if (is_dual_gemm(problem)) add_other_matrix(operands, problem, way);
   if (const ProductGroup* group = product_group(problem)) add_group(operands, *group);
-  if (is_sliced(way)) add_settled(operands, problem, a, way, params);
+  if (is_sliced(way)) add_early_flags(operands, problem, a, way, params);
   operands.make += "}";
   operands.text += functions_text(problem, a, way) + "};\n";
   return operands;

@@ -71,7 +71,7 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
         if (n == 1000) halve(c, Dim(n));
         const auto variants = cuda_variants(row(), c.problem);
         ASSERT_FALSE(variants.empty());
-        EXPECT_EQ(to_string(variants[0].way).starts_with("wgmma"),
+        EXPECT_EQ(is_wgmma(std::get<MatmulWay>(variants[0].way)),
                   arch == 90 && dtype != DType::f32 && n != 333);
         for (const KernelVariant& variant : variants) {
           c.problem.way = variant.way;
@@ -95,7 +95,7 @@ TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
   set_up(c, DType::bf16, Dim(2048), Dim(4096), Dim(512), 80);
   for (const KernelVariant& variant : cuda_variants(row(), c.problem)) {
     c.problem.way = variant.way;
-    const int64_t rows = to_string(variant.way).starts_with("mma 128") ? 128 : 64;
+    const int64_t rows = std::get<MatmulWay>(variant.way).block_m;
     EXPECT_EQ(row().generate(c.problem).launches[0].grid[0], Dim(2048 / rows * (4096 / 64)));
   }
   c.problem.arch = 90;
@@ -124,7 +124,7 @@ TEST(MatmulPairCuda, TakesMatricesOfOneFormAndElementsAlone) {
   // The second matrix begins where the copy engine cannot.
   set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
   c.problem.inputs[2].offset = Dim(4);
-  EXPECT_TRUE(to_string(cuda_variants(row(), c.problem)[0].way).starts_with("mma"));
+  EXPECT_EQ(std::get<MatmulWay>(cuda_variants(row(), c.problem)[0].way).unit, MatmulUnit::mma);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ bool has_one_tile(const MatmulPlan& plan, const CudaProblem& problem) {
 // 512 x 4096 x 4096 in tiles of 128 x 128 29.7, and 28.3 without.
 bool reads_x_early(const MatmulPlan& plan, const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &y = problem.inputs[1];
-  if (is_fused(problem) || !x.settled || !y.constant) return false;
+  if (is_fused(problem) || !x.ready || !y.constant) return false;
   return plan.way.warpgroups == 1 ||
          (loads_longer_than_it_multiplies(plan.way) && has_one_tile(plan, problem));
 }
@@ -90,7 +90,7 @@ bool keeps_own_part(const MatmulPlan& plan, const CudaProblem& problem) {
 }
 
 // Rows of x that are loaded: of less than a tile only those that there are, along k.
-int loaded_rows(const MatmulPlan& plan, const CudaProblem& problem) {
+int x_rows_of(const MatmulPlan& plan, const CudaProblem& problem) {
   if (plan.keeps_x || keeps_x_stationary(plan.way)) return 0;
   const int64_t rows = std::max<int64_t>(largest(plan.view.m, ranges_of(problem)), 1);
   return plan.view.x.along_k && rows < plan.way.block_m ? static_cast<int>((rows + 7) / 8 * 8)
@@ -104,7 +104,7 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
   const bool own_part = keeps_own_part(plan, problem);
   return {.x_along_k = a.x.along_k,
           .y_along_k = a.y.along_k,
-          .x_rows = loaded_rows(plan, problem),
+          .x_rows = x_rows_of(plan, problem),
           .constant_y =
               problem.inputs[1].constant && group == nullptr && (!plan.dual || problem.inputs[2].constant),
           .early_x = reads_x_early(plan, problem),

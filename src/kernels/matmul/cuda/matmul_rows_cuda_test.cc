@@ -1,5 +1,5 @@
-// Compile-only: products with an epilogue over rows or with tiles handed on, and what they take. What the
-// code computes is checked where there is a GPU (compile/calls/join_rows_test.cc).
+// Compile-only: products with an epilogue over rows or whose epilogue is handed over, and what they take.
+// What the code computes is checked where there is a GPU (compile/calls/join_rows_test.cc).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -116,12 +116,12 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
   EXPECT_EQ(ways(c), 0u);
 }
 
-// Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
+// Results are handed over as halves: a program that sees them in f32 has its tiles stored by the warps that
 // multiply.
-TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
+TEST(MatmulHandoverCuda, CompilesAndNeedsHalves) {
   std::vector<std::string> sources;
-  for (const MatmulWay& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!hands_over_epilogue(config)) continue;
+  for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!hands_over_epilogue(way)) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{load(0, 0), store(1, 0)}};
@@ -131,9 +131,9 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
       c.problem.outputs.pop_back();
       c.problem.outputs[0].dtype = result;
       c.problem.program = &stores;
-      const CudaCode code = matmul_code(c.problem, config);
+      const CudaCode code = matmul_code(c.problem, way);
       EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
-      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_storing_warps(config) ? 512 : 384);
+      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_storing_warps(way) ? 512 : 384);
       if (result == DType::f16) sources.push_back(code.source);
     }
   }
@@ -143,7 +143,7 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
 }
 
 // Four warps would take longer for the functions than the product of a tile does.
-TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
+TEST(MatmulHandoverCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   TileProgram gelu{{DType::f32}, {DType::f16}, {{TileType::f32}, {TileType::f32}, {TileType::f32}}, {}, {}};
   gelu.stages = {{load(0, 0), op(TileOp::round_f16, 1, 0), op(TileOp::gelu, 2, 1), store(1, 2)}};
   TileProgram sum = gelu;
@@ -154,18 +154,18 @@ TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   EXPECT_EQ(storing_warps(tile, gelu, Dim::symbol("k")), 4);
   EXPECT_EQ(storing_warps(tile, sum, Dim(384)), 4);
   AICF_NEEDS_NVRTC();
-  for (const MatmulWay& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!hands_over_epilogue(config)) continue;
+  for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!hands_over_epilogue(way)) continue;
     Case c;
     set_up(c, DType::f16, false, Dim(4096), Dim(2304));
     c.problem.inputs.pop_back();
     c.problem.outputs.pop_back();
     c.problem.program = &gelu;
-    const CudaCode code = matmul_code(c.problem, config);
-    const char* storers = has_three_storing_warps(config) ? ", 3>::run"
-                          : keeps_x_stationary(config)    ? ", 7, 3>::run"
-                                                          : ", 7>::run";
-    EXPECT_NE(code.source.find(storers), std::string::npos);
+    const CudaCode code = matmul_code(c.problem, way);
+    const char* warps = has_three_storing_warps(way) ? ", 3>::run"
+                        : keeps_x_stationary(way)    ? ", 7, 3>::run"
+                                                     : ", 7>::run";
+    EXPECT_NE(code.source.find(warps), std::string::npos);
     EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
   }
 }
@@ -190,17 +190,16 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
   std::vector<std::string> sources;
   std::array<bool, 3> seen{};
   for (const KernelVariant& variant : cuda_variants(product, c.problem)) {
-    EXPECT_EQ(to_string(variant.way).find("splits"), std::string::npos) << to_string(variant.way);
+    const auto& own = std::get<MatmulWay>(variant.way);
+    EXPECT_EQ(split_parts(own), 1) << to_string(variant.way);
     c.problem.way = variant.way;
     const CudaCode code = product.generate(c.problem);
     ASSERT_EQ(code.launches.size(), 2u) << to_string(variant.way);
     EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << to_string(variant.way);
     EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << to_string(variant.way);
     // One of each way to store.
-    const bool handed = to_string(variant.way).find("handed") != std::string::npos,
-               alternate = to_string(variant.way).find("alternate") != std::string::npos;
-    const size_t way = handed ? 1 : alternate ? 2 : 0;
-    if (!std::exchange(seen[way], true)) sources.push_back(code.source);
+    const size_t kind = hands_over_epilogue(own) ? 1 : is_ping_pong(own) ? 2 : 0;
+    if (!std::exchange(seen[kind], true)) sources.push_back(code.source);
   }
   EXPECT_EQ(sources.size(), seen.size());
   AICF_NEEDS_NVRTC();

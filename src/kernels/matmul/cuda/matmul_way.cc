@@ -57,7 +57,7 @@ std::string_view wgmma_fault(const MatmulWay& way) {
   if (way.warpgroups != 1 && way.warpgroups != 2) return "one or two warpgroups multiply";
   if (way.block_m % (64 * way.warpgroups) != 0) return "warpgroups multiply 64 rows at a time";
   if (way.block_n % 32 != 0 || way.block_n > 256) return "an instruction has up to 256 columns";
-  if (splits_in_workspace(way)) return "parts of K meet in clusters";
+  if (splits_in_workspace(way)) return "parts of K are added up in clusters";
   if (way.schedule == MatmulSchedule::cooperative) return "";
   if (way.warpgroups != 2 || way.resident != 1) return "two warpgroups have a multiprocessor for themselves";
   return way.split.kind != SplitKind::none ? "tiles of a persistent block are whole" : "";
@@ -91,7 +91,7 @@ std::string_view fault_of(const MatmulWay& way) {
   if (way.warpgroups != 0 || way.resident != 1 || way.schedule != MatmulSchedule::cooperative ||
       way.split.kind == SplitKind::row)
     return "warpgroups, resident blocks, schedules and clusters of rows are wgmma's";
-  if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K meet in clusters";
+  if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K are added up in clusters";
   const bool is_single_tile = way.block_m == kSingleSide && way.block_n == kSingleSide;
   if (way.unit == MatmulUnit::single && (!is_single_tile || way.split.kind != SplitKind::none))
     return "single.cuh has one tile and all of K";

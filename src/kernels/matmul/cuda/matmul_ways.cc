@@ -93,7 +93,7 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulWay>& ways) {
   for (size_t i = 0; i < std::min(kBest, ways.size()); ++i) {
     const int64_t stage = (loaded_rows(sizes, ways[i]) + ways[i].block_n) * kStepDepth * 2;
     const int64_t kept = keeps_x(sizes, ways[i])    ? kept_x_bytes(sizes, ways[i], true)
-                         : scatters_chunks(ways[i]) ? scattered_bytes(ways[i])
+                         : reduce_scatters(ways[i]) ? reduce_scatter_bytes(ways[i])
                                                     : 0;
     const int64_t most = (kPipelineBytes / ways[i].resident - kept) / stage;
     const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(ways[i]));
@@ -136,18 +136,19 @@ int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family) {
   return family == MatmulFamily::mma ? sizes.k / 2 : sizes.k;  // in tf32 k counts twice
 }
 
-int64_t scattered_bytes(const MatmulWay& c) {
+int64_t reduce_scatter_bytes(const MatmulWay& c) {
   return int64_t{c.block_m} * c.block_n * 4 / split_parts(c) * (split_parts(c) - 1);
 }
 
-bool scatters_chunks(const MatmulWay& c) {
+bool reduce_scatters(const MatmulWay& c) {
   constexpr int64_t kMostBytes = 32 * 1024;
   return is_wgmma(c) && splits_in_cluster(c) && c.warpgroups == 2 && c.block_n % 64 == 0 &&
-         c.block_m / 128 * (c.block_n / 64) % split_parts(c) == 0 && scattered_bytes(c) <= kMostBytes;
+         c.block_m / 128 * (c.block_n / 64) % split_parts(c) == 0 && reduce_scatter_bytes(c) <= kMostBytes;
 }
 
 int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& c) {
-  constexpr int64_t kMostSteps = 6;  // of x in shared memory, beside three stages of y and what is handed on
+  constexpr int64_t kMostSteps =
+      6;  // of x in shared memory, beside three stages of y and the places of the hand-over
   const int64_t rows = ceil_div(sizes.m, c.block_m), columns = ceil_div(sizes.n, c.block_n);
   if (!keeps_x_stationary(c) || sizes.batch != 1 || !sizes.x_along_k ||
       ceil_div(sizes.k, kStepDepth) > kMostSteps || rows < 1 || rows > kMultiprocessors)
@@ -262,8 +263,8 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
       MatmulWay way = tile;
       way.split = in_cluster(splits);
       if (splits > 1 && arch < kClusterArch) way.split.kind = SplitKind::workspace;
-      if (scatters_chunks(way))
-        way.stages = static_cast<int>((kPipelineBytes - scattered_bytes(way)) /
+      if (reduce_scatters(way))
+        way.stages = static_cast<int>((kPipelineBytes - reduce_scatter_bytes(way)) /
                                       ((way.block_m + way.block_n) * kStepDepth * 2));
       found.emplace_back(matmul_cycles(sizes, way), way);
     }

@@ -53,8 +53,8 @@ inline bool sends_few_rows(int64_t rows, const MatmulWay& way) {
 // Whether its blocks share a tile's epilogue by chunks, as wgmma_cluster.cuh says: each block of the cluster
 // adds up its chunks of all parts. And the bytes of shared memory for the parts that a block gets from the
 // others.
-bool scatters_chunks(const MatmulWay& way);
-int64_t scattered_bytes(const MatmulWay& way);
+bool reduce_scatters(const MatmulWay& way);
+int64_t reduce_scatter_bytes(const MatmulWay& way);
 
 // Blocks that share a row of tiles where x is stationary, for these sizes; 0: it does not fit, or is not
 // worth it.

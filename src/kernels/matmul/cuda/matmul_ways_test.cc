@@ -17,42 +17,42 @@ MatmulWay choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int arch 
   return choose_matmul({1, m, n, k, y_along_k}, family, arch, 4);
 }
 
-TEST(MatmulWays, blocks_of_several_tiles_hand_them_on) {
+TEST(MatmulWays, blocks_of_several_tiles_hand_their_epilogue_over) {
   for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}})
     EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
-  for (const MatmulWay& config : matmul_ways({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(hands_over_epilogue(config) && config.block_n == 192) << "one tile each";
+  for (const MatmulWay& way : matmul_ways({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
+    EXPECT_FALSE(hands_over_epilogue(way) && way.block_n == 192) << "one tile each";
 }
 
-TEST(MatmulWays, x_of_a_row_of_tiles_stays_where_k_is_short) {
+TEST(MatmulWays, x_is_stationary_where_k_is_short) {
   EXPECT_EQ(to_string(choose(8192, 1152, 384, MatmulFamily::wgmma)),
             "wgmma 128x192 stages 3 warpgroups 2 handed x stays");
-  MatmulWay config{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
-  config.schedule = MatmulSchedule::stationary_x;
-  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384}, config), 2);
-  EXPECT_EQ(blocks_of_row({1, 4096, 1536, 64}, config), 4);
-  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 392}, config), 0) << "more than fits";
-  EXPECT_EQ(blocks_of_row({1, 4096, 1152, 384}, config), 0) << "a block would have one tile or two";
-  EXPECT_EQ(blocks_of_row({2, 8192, 1152, 384}, config), 0);
-  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384, true, false}, config), 0);
+  MatmulWay way{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  way.schedule = MatmulSchedule::stationary_x;
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384}, way), 2);
+  EXPECT_EQ(blocks_of_row({1, 4096, 1536, 64}, way), 4);
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 392}, way), 0) << "more than fits";
+  EXPECT_EQ(blocks_of_row({1, 4096, 1152, 384}, way), 0) << "a block would have one tile or two";
+  EXPECT_EQ(blocks_of_row({2, 8192, 1152, 384}, way), 0);
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384, true, false}, way), 0);
 }
 
-TEST(MatmulWays, chunks_are_dealt_where_each_block_has_as_many_and_the_parts_fit) {
+TEST(MatmulWays, chunks_are_reduced_where_each_block_has_as_many_and_the_parts_fit) {
   const MatmulWay c = choose(256, 4096, 8192, MatmulFamily::wgmma);
   EXPECT_EQ(to_string(c), "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2");
-  EXPECT_TRUE(scatters_chunks(c));
+  EXPECT_TRUE(reduce_scatters(c));
   for (const auto& [m, n, splits] : {std::tuple(128, 128, 3), {128, 64, 2}, {256, 128, 2}, {128, 192, 2}}) {
     const MatmulWay other{.unit = MatmulUnit::wgmma,
                           .block_m = m,
                           .block_n = n,
                           .split = {SplitKind::cluster, splits},
                           .warpgroups = 2};
-    EXPECT_FALSE(scatters_chunks(other)) << to_string(other);
+    EXPECT_FALSE(reduce_scatters(other)) << to_string(other);
   }
 }
 
 TEST(MatmulWays, large_products_take_the_largest_tile) {
-  // Three warps store what is handed on: not faster than twelve steps of K.
+  // Three warps run the epilogue: not faster than twelve steps of K.
   for (const int64_t n : {4096, 8192})
     EXPECT_EQ(to_string(choose(8192, n, n, MatmulFamily::wgmma)),
               "wgmma 128x256 stages 3 warpgroups 2 handed");
@@ -181,10 +181,10 @@ TEST(MatmulWays, other_numbers_of_stages_come_last_and_fit_shared_memory) {
   for (int64_t m : {1, 16, 64, 128, 4096, -16}) {
     const bool x_along_k = m > 0;  // else whole blocks of x are loaded
     m = std::abs(m);
-    const auto configs = matmul_ways({1, m, 3072, 4096, true, x_along_k}, MatmulFamily::wgmma, 90, 4);
+    const auto ways = matmul_ways({1, m, 3072, 4096, true, x_along_k}, MatmulFamily::wgmma, 90, 4);
     std::set<std::string> names, tiles;
     bool others = false;
-    for (const MatmulWay& c : configs) {
+    for (const MatmulWay& c : ways) {
       EXPECT_TRUE(names.insert(to_string(c)).second) << to_string(c);
       MatmulWay tile = c;
       tile.stages = 0;
@@ -202,7 +202,7 @@ TEST(MatmulWays, other_numbers_of_stages_come_last_and_fit_shared_memory) {
   }
 }
 
-TEST(MatmulWays, warpgroups_that_take_turns_have_whole_tiles) {
+TEST(MatmulWays, warpgroups_in_ping_pong_have_whole_tiles) {
   for (const MatmulWay& c : matmul_ways({1, 128, 128, 8192, true}, MatmulFamily::wgmma, 90, 4))
     EXPECT_FALSE(is_ping_pong(c) && split_parts(c) > 1) << to_string(c);
 }

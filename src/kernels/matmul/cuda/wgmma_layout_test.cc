@@ -46,15 +46,15 @@ CudaProblem problem_of(int64_t m, int64_t n, int64_t k, const TileProgram& progr
   return problem;
 }
 
-enum class Epilogue { few_rows, scattered, overlaid, handed, row, plain };
+enum class Epilogue { few_rows, reduce_scatter, overlaid, handover, row, plain };
 
 Epilogue epilogue_of(const MatmulPlan& plan) {
   const MatmulWay& way = plan.way;
   if (row_blocks(way) > 0) return Epilogue::row;
-  if (hands_over_epilogue(way)) return Epilogue::handed;
+  if (hands_over_epilogue(way)) return Epilogue::handover;
   if (sends_few_rows(plan.wgmma.x_rows, way)) return Epilogue::few_rows;
   if (!splits_in_cluster(way)) return Epilogue::plain;
-  return scatters_chunks(way) ? Epilogue::scattered : Epilogue::overlaid;
+  return reduce_scatters(way) ? Epilogue::reduce_scatter : Epilogue::overlaid;
 }
 
 void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
@@ -64,7 +64,7 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
   switch (epilogue_of(plan)) {
     case Epilogue::few_rows:
       return text.equal("Matmul::Few::kBytes", host);
-    case Epilogue::scattered:
+    case Epilogue::reduce_scatter:
       text.use("Parts", "aicf::WgmmaDealt<Matmul, Operands, Epilogue>");
       return text.equal(
           "Parts::kChunkBytes + 16 + (Parts::kParts - 1) * Parts::kOwn * Parts::kVectors * Parts::kThreads * "
@@ -73,7 +73,7 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
     case Epilogue::overlaid:
       EXPECT_EQ(host, 0);
       return;
-    case Epilogue::handed:
+    case Epilogue::handover:
       text.use("Places", "Matmul::Places<Chunks>");
       return text.equal("Matmul::kWarps * (16 + Places::kPlaceBytes)", host);
     case Epilogue::row:
@@ -91,7 +91,7 @@ std::string layout_text(const CudaProblem& problem, const MatmulPlan& plan, cons
   text.use("Matmul", wgmma_type_text(plan.way, plan.wgmma));
   text.equal("Matmul::kStageBytes + 16", wgmma_stage_bytes(plan.way, plan.wgmma));
   text.equal("Matmul::kFewRows", sends_few_rows(plan.wgmma.x_rows, plan.way));
-  text.equal("Matmul::kDealt", scatters_chunks(plan.way));
+  text.equal("Matmul::kDealt", reduce_scatters(plan.way));
   text.equal("Matmul::kXStays", keeps_x_stationary(plan.way));
   if (keeps_x_stationary(plan.way))
     text.equal("Matmul::kKeptBarriers + Matmul::kKeptBytes * " + std::to_string(plan.wgmma.kept_steps),

@@ -24,7 +24,7 @@ int64_t chunk_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * row_blocks(c) * 4 + 8);
   // WgmmaDealt in wgmma_cluster.cuh: a barrier and the parts.
-  const int64_t parts = scatters_chunks(c) ? 16 + scattered_bytes(c) : 0;
+  const int64_t parts = reduce_scatters(c) ? 16 + reduce_scatter_bytes(c) : 0;
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges + parts;
 }
 
@@ -99,7 +99,7 @@ int64_t wgmma_stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
 
 int64_t wgmma_epilogue_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   if (sends_few_rows(tile.x_rows, c)) return few_rows_bytes(c);
-  return splits_in_cluster(c) && !scatters_chunks(c) ? 0 : chunk_bytes(c, tile);
+  return splits_in_cluster(c) && !reduce_scatters(c) ? 0 : chunk_bytes(c, tile);
 }
 
 // kKeptBarriers and kKeptBytes in wgmma.cuh.

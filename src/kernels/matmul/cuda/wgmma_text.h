@@ -22,7 +22,7 @@ struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
-  bool early_x = false;    // x is read before the wait, too (CudaWindow::settled)
+  bool early_x = false;    // x is read before the wait, too (CudaWindow::ready)
   int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
   int kept_steps = 0;      // of K, where x is stationary (wgmma_handed.cuh)
   bool own_part = true;    // of K, in what is kept
