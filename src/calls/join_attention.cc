@@ -117,7 +117,7 @@ class AttentionJoiner : CallJoiner {
     const std::vector<KernelVariant> variants =
         cuda_variants(*find_cuda_kernel(kMatmulAttentionKernel), cuda_problem(joined, target_.arch, ranges_));
     if (variants.empty()) return std::nullopt;
-    row_call(joined)->way = to_string(variants[0].way);
+    row_call(joined)->way = variants[0].way;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
                          estimate_microseconds(attention, kAttention, target_, ranges_);

@@ -9,7 +9,6 @@
 #include "calls/legality.h"
 #include "calls/row_names.h"
 #include "kernels/product_group.h"
-#include "select/cuda_problem.h"
 
 namespace aicf {
 namespace {
@@ -92,7 +91,7 @@ class SumJoiner {
     const std::vector<KernelVariant> variants = grouped_variants(
         product_of(group.members[0], context_), static_cast<int>(group.members.size()), type);
     return std::any_of(variants.begin(), variants.end(),
-                       [&](const KernelVariant& v) { return v.way == way_of(*row_call(group.members[0])); });
+                       [&](const KernelVariant& v) { return v.way == row_call(group.members[0])->way; });
   }
 
   // Into the product that stores what the sums are of. Its launches add up one sum.
@@ -131,7 +130,7 @@ class SumJoiner {
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kTensorCoreProduct), problem);
     if (std::none_of(variants.begin(), variants.end(),
-                     [&](const KernelVariant& v) { return v.way == way_of(*row_call(joined)); }))
+                     [&](const KernelVariant& v) { return v.way == row_call(joined)->way; }))
       return std::nullopt;
     check_tile_program(program);
     row_call(joined)->programs[0].index = static_cast<int>(programs_.size());

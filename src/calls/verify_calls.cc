@@ -292,9 +292,10 @@ void check_way(const KernelCall& call, const CodeContext& context) {
   } else if (const CudaKernel* kernel = find_cuda_kernel(row->row)) {
     ways = cuda_variants(*kernel, call_problem(call, context));
   }
-  AICF_CHECK(row->way.empty() || std::any_of(ways.begin(), ways.end(),
-                                             [&](const KernelVariant& way) { return to_string(way.way) == row->way; }),
-             "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
+  AICF_CHECK(
+      !is_named(row->way) || std::any_of(ways.begin(), ways.end(),
+                                         [&](const KernelVariant& way) { return way.way == row->way; }),
+      "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
 }
 
 }  // namespace

@@ -175,15 +175,18 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
       {"not every value has a place", [](CallGraph& calls) { calls.placement.pop_back(); }},
       {"not every value is constant or not", [](CallGraph& calls) { calls.constant.pop_back(); }},
       {"not every output has a root", [](CallGraph& calls) { calls.output_roots.pop_back(); }},
-      {"a call runs in no way of its row", [](CallGraph& calls) { product_row(calls).way = "wgmma 63x64"; }},
       {"a call runs in no way of its row",
        [](CallGraph& calls) {
-         product_row(calls).way = "wgmma 63x64";
+         product_row(calls).way = MatmulWay{.unit = MatmulUnit::wgmma, .block_m = 63};
+       }},
+      {"a call runs in no way of its row",
+       [](CallGraph& calls) {
+         product_row(calls).way = MatmulWay{.unit = MatmulUnit::wgmma, .block_m = 63};
          calls.calls[0].what = Bundle{{BundleMember{calls.calls[0], 0}}};
        }},
       {"a call runs in no way of its row",
        [](CallGraph& calls) {
-         product_row(calls).way = "wgmma 63x64";
+         product_row(calls).way = MatmulWay{.unit = MatmulUnit::wgmma, .block_m = 63};
          calls.calls[0].what = GroupedProducts{{calls.calls[0]}};
        }},
   };
@@ -250,7 +253,8 @@ TEST(VerifyCalls, MembersOfAGroupRunOneRowInOneWay) {
   };
   const std::vector<Case> cases = {
       {"", [](KernelCall&) {}},
-      {"its members run in several ways", [](KernelCall& last) { row_call(last)->way = "mma 64x64"; }},
+      {"its members run in several ways",
+       [](KernelCall& last) { row_call(last)->way = MatmulWay{.unit = MatmulUnit::mma}; }},
       {"its members run in several ways", [](KernelCall& last) { row_call(last)->row = "matmul_simt"; }},
       {"its members run in several ways", [](KernelCall& last) { last.what = CustomRun{.op = "f"}; }},
   };

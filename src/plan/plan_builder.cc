@@ -292,9 +292,9 @@ void PlanBuilder::add(const CallGraph& calls, const CodedGraph& code) {
 Step PlanBuilder::step_of(EntryState& state, size_t number) {
   const KernelCall& call = state.calls.calls[number];
   Step step;
-  const Candidate name = named(call);
+  const RunName name = named(call);
   step.kernel = name.kernel;
-  step.variant = name.variant;
+  step.variant = name.way;
   for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
   for (const Window& w : call.outputs) {
     reuse_input(state, number, w);
@@ -303,8 +303,8 @@ Step PlanBuilder::step_of(EntryState& state, size_t number) {
   set_params(call, step);
   if (const auto* library = std::get_if<LibraryRun>(&call.what)) add_library(state, *library, step);
   for (const auto& [member, stage] : members_of(call)) {
-    const Candidate own = named(*member);
-    step.members.push_back({own.kernel, own.variant, origin_text(*member), stage,
+    const RunName own = named(*member);
+    step.members.push_back({own.kernel, own.way, origin_text(*member), stage,
                             operand_numbers(member->inputs, call.inputs),
                             operand_numbers(member->outputs, call.outputs)});
   }

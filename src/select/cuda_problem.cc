@@ -2,15 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-
 namespace aicf {
-
-Way way_of(const RowCall& row) {
-  const std::optional<Way> way = parse_way(row.way);
-  AICF_CHECK(way.has_value(), "a call runs in no way of its row: " + row.row + "/" + row.way);
-  return *way;
-}
 
 CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges) {
   CudaProblem problem;
@@ -25,7 +17,7 @@ CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& r
   if (const RowCall* row = own_row(call)) {
     problem.params = row->params;
     problem.fparams = row->fparams;
-    problem.way = way_of(*row);
+    problem.way = row->way;
   }
   return problem;
 }

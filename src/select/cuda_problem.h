@@ -6,9 +6,6 @@
 
 namespace aicf {
 
-// The row's way, which a row of the CUDA table has.
-Way way_of(const RowCall& row);
-
 // Without its program; of several calls that share a launch, the windows alone. `ranges` must outlive the
 // problem.
 CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges);

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "kernels/way.h"
 #include "select/measured_order_weights.inc"
 
 namespace aicf {
@@ -41,13 +40,6 @@ class Features {
 
 double log_of(double x) { return std::log2(std::max(x, 1e-9)); }
 double rounds(double x) { return x > 1 ? std::ceil(x) / x : 1; }
-
-// A candidate's way. Rows that have one way are as if they had the plainest.
-Way parsed_way(const Candidate& candidate) {
-  const std::optional<Way> way = parse_way(candidate.variant);
-  AICF_CHECK(way.has_value(), "a candidate of no row: " + to_string(candidate));
-  return *way;
-}
 
 // That of a product or of a convolution's product.
 std::optional<MatmulWay> product_way(const Way& way) {
@@ -191,7 +183,7 @@ double result_of(const ProblemKey& key, const std::vector<double>& features) {
 // What is gained by more than the call alone, no time of it alone shows: products of sliced.cuh may share a
 // launch with others, and attention of one query makes its own inputs (join_inputs) in some ways only.
 bool gains_in_company(const ProblemKey& key, const Candidate& first) {
-  const std::optional<MatmulWay> product = product_way(parsed_way(first));
+  const std::optional<MatmulWay> product = product_way(first.way);
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
@@ -245,7 +237,7 @@ bool is_like_measured(const ProblemKey& key) {
 
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate,
                                    const Candidate& first) {
-  const Way way = parsed_way(candidate);
+  const Way& way = candidate.way;
   const std::optional<MatmulWay> product = product_way(way);
   Features features;
   if (key.op == "attention") {

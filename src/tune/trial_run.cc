@@ -117,7 +117,7 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
       const RowCall& row = *own_row(call);
       Step step;
       step.kernel = row.row;
-      step.variant = row.way;
+      step.variant = to_string(row.way);
       for (const Window& w : call.inputs)
         step.inputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
       for (const Window& w : call.outputs)

@@ -84,8 +84,8 @@ TEST(JoinSums, AProductThatCannotStaysApart) {
   const Program program = network(DType::f16, {4096, 768, 512});
   const Calls calls = calls_of(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
-    const bool whole =
-        candidate.variant.starts_with("wgmma") && candidate.variant.find("splits") == std::string::npos;
+    const auto* way = std::get_if<MatmulWay>(&candidate.way);
+    const bool whole = way != nullptr && is_wgmma(*way) && split_parts(*way) == 1;
     EXPECT_EQ(joins(calls_of(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
         << to_string(candidate);
   }
@@ -120,10 +120,13 @@ std::vector<Candidate> ways(const Program& program) {
   std::array<bool, 4> seen{};
   const Calls calls = calls_of(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
-    const auto has = [&](const char* word) { return candidate.variant.find(word) != std::string::npos; };
-    if (!candidate.variant.starts_with("wgmma") || has("splits")) continue;
-    const size_t way = has("alternate") ? 1 : !has("handed") ? 0 : has("128x256") ? 3 : 2;
-    if (!std::exchange(seen[way], true)) found.push_back(candidate);
+    const auto* way = std::get_if<MatmulWay>(&candidate.way);
+    if (way == nullptr || !is_wgmma(*way) || split_parts(*way) > 1) continue;
+    const size_t kind = is_ping_pong(*way)              ? 1
+                        : !hands_over_epilogue(*way)    ? 0
+                        : has_three_storing_warps(*way) ? 3
+                                                        : 2;
+    if (!std::exchange(seen[kind], true)) found.push_back(candidate);
   }
   return found;
 }
