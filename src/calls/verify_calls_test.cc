@@ -159,6 +159,14 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
        [](CallGraph& calls) {
          calls.programs[static_cast<size_t>(region_row(calls).programs[0].index)].outputs[0] = DType::bf16;
        }},
+      {"the program has other operands than the call",
+       [](CallGraph& calls) { region_row(calls).indexed = 0; }},
+      {"it indexes no input of its program",
+       [](CallGraph& calls) {
+         KernelCall& call = call_of(calls, "tile");
+         call.inputs.push_back(call.inputs[0]);
+         row_call(call)->indexed = 7;
+       }},
       {"elementwise names no input", [](CallGraph& calls) { calls.calls[0].elementwise = {7}; }},
       {"nothing runs", [](CallGraph& calls) { calls.calls[0].what = {}; }},
       {"it names no body", [](CallGraph& calls) { calls.calls[0].what = ControlRun{.bodies = {0}}; }},

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -65,6 +66,8 @@ struct CudaProblem {
   Way way;        // one of cuda_variants(); nothing: the row chooses
   // Inputs that are the same memory as an output of the same window, which replaces them.
   std::vector<int32_t> replaced = {};
+  // tile_gathered, tile_scattered: the input of which the last one numbers the rows.
+  std::optional<int32_t> indexed = {};
   Fusion fusion = {};
   CodeForm form = CodeForm::kernel;
   bool replaces(size_t input) const {

@@ -27,7 +27,7 @@ std::string to_text(const Window& w) {
 
 // A call of several has none.
 void set_params(const KernelCall& call, Step& step) {
-  if (const RowCall* row = own_row(call)) step.params = row->params, step.fparams = row->fparams;
+  if (const RowCall* row = own_row(call)) step.params = plan_params(*row), step.fparams = row->fparams;
   if (const auto* control = std::get_if<ControlRun>(&call.what)) step.params = control->params;
   if (const auto* custom = std::get_if<CustomRun>(&call.what))
     step.params = custom->params, step.fparams = custom->fparams;
@@ -213,7 +213,7 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<StepLaunches>& l
     step.kernel = row.row;
     for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(init_source(state, w.root), w));
     for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(fresh.at(w.root), w));
-    step.params = row.params;
+    step.params = plan_params(row);
     step.fparams = row.fparams;
     step.origin = origin_text(call);
     step.reason = call.reason;

@@ -18,6 +18,7 @@ CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& r
     problem.params = row->params;
     problem.fparams = row->fparams;
     problem.way = row->way;
+    problem.indexed = row->indexed;
   }
   return problem;
 }

@@ -71,6 +71,12 @@ bool is_region(const KernelCall& call) {
   return is_row(call, kRegionRow) && has_program(call, ProgramRole::kRegion);
 }
 
+std::vector<Dim> plan_params(const RowCall& row) {
+  std::vector<Dim> params = row.params;
+  if (row.indexed) params.push_back(Dim(*row.indexed));
+  return params;
+}
+
 RowCall region_row(Schedule schedule, int program) {
   RowCall row{.row = std::string(kRegionRow), .params = {Dim(schedule.inner_rank)}};
   row.schedule = std::move(schedule);

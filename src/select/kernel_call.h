@@ -86,6 +86,7 @@ struct RowCall {
   std::vector<double> fparams = {};
   std::optional<Schedule> schedule = {};  // of a region
   std::vector<ProgramUse> programs = {};
+  std::optional<int32_t> indexed = {};  // the input of which the last one numbers the rows
   bool operator==(const RowCall&) const = default;
 };
 
@@ -190,6 +191,8 @@ bool is_region(const KernelCall& call);
 
 // The row that runs the region with this program as it is.
 RowCall region_row(Schedule schedule, int program);
+// The params as a plan has them: the number of an indexed input is the last.
+std::vector<Dim> plan_params(const RowCall& row);
 
 // The calls that a launch consists of, with their stages; none if it is one call.
 struct StagedCall {

@@ -54,6 +54,9 @@ TEST(KernelCall, IsARegionIfItsRowRunsNothingElse) {
   EXPECT_EQ(row_call(region)->params, std::vector<Dim>{Dim(1)});
   KernelCall gathered = region;
   row_call(gathered)->row = "tile_gathered";
+  row_call(gathered)->indexed = 2;
+  EXPECT_EQ(plan_params(*row_call(region)), std::vector<Dim>{Dim(1)});
+  EXPECT_EQ(plan_params(*row_call(gathered)), (std::vector<Dim>{Dim(1), Dim(2)}));
   EXPECT_FALSE(is_region(gathered));
   EXPECT_TRUE(has_program(gathered, ProgramRole::kRegion));
   KernelCall product = row("matmul_simt", "", {});

@@ -124,7 +124,7 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
         step.outputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
       if (const auto* library = std::get_if<LibraryRun>(&call.what))
         step.library = {library->text, index_of(kLibraryRoot, 0)};
-      step.params = row.params;
+      step.params = plan_params(row);
       step.fparams = row.fparams;
       step.origin = origin_text(call);
       if (launches.empty()) {
