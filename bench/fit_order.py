@@ -3,6 +3,9 @@ times of the best estimated candidates of other problems.
 
     fit_order.py bench/results/tune_*_times.csv* --test build/test/test_select [--without FILE…] [--folds 6]
 
+That one command refits the weights of the order; it needs no GPU. New times for it are measured on one by
+`tune_unseen.py` (docs/tuning.md).
+
 The times are record files, as tune_unseen.py writes them, or such files in xz. What measured_order.cc sees
 of each candidate comes from that test (MeasuredOrder.WritesWhatItIsFittedTo). `--folds` leaves out each part
 of the problems in turn and prints how the choice does on it, beside that of the estimates; without it the
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import lzma
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -210,15 +214,30 @@ def cross_validate(op: str, p: Problems, folds: int) -> None:
     print(f"{op}: where left out   {summary(left_out)}")
 
 
+# Digits of the file: a weight moves a score by less than it is known.
+WEIGHT, CONSTANT = "#.3g", ".6g"
+
+
 def text_of(op: str, network: Network) -> str:
     weights, bias, result, constant = network.parameters
     rows = np.concatenate([weights, bias[None], result[None]])
-    lines = ["{" + ",".join(f"{x:#.6g}f" for x in row) + "}," for row in rows]
+    lines = ["{" + ",".join(f"{x:{WEIGHT}}f" for x in row) + "}," for row in rows]
     name = op.capitalize()
     return (
-        f"constexpr double k{name}Bias = {constant[0]:.6g};\n"
+        f"constexpr double k{name}Bias = {constant[0]:{CONSTANT}};\n"
         f"constexpr float k{name}Order[][{len(bias)}] = {{\n" + "\n".join(lines) + "\n};\n"
     )
+
+
+def networks_of(text: str) -> dict[str, Network]:
+    """By op, of a file of weights."""
+    networks = {}
+    pattern = r"k(\w+)Bias = (\S+);\n.*\n((?:\{.*\},\n)+)\};"
+    for name, constant, lines in re.findall(pattern, text):
+        rows = [[float(x.rstrip("f")) for x in line[1:-2].split(",")] for line in lines.splitlines()]
+        *weights, bias, result = np.array(rows)
+        networks[name.lower()] = Network([np.array(weights), bias, result, np.array([float(constant)])])
+    return networks
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ PARTIAL = {
         "kernels/cuda_kernel.h",
         "kernels/custom_kernel.h",
         "kernels/kernel_revision.h",
+        "kernels/way.h",
         "kernels/work.h",
     }
     | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/library_call.h"},

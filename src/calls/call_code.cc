@@ -13,7 +13,7 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
     const ValueId root = call.inputs[i].root;
     CudaWindow& window = problem.inputs[i];
     window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
-    window.settled = window.constant || (context.running && !context.running->contains(root));
+    window.ready = window.constant || (context.running && !context.running->contains(root));
   }
   if (const RowCall* row = own_row(call); row != nullptr && !row->programs.empty())
     problem.program = &context.programs[static_cast<size_t>(row->programs[0].index)];
@@ -28,8 +28,7 @@ CudaCode call_code(const KernelCall& call, const CodeContext& context, bool memb
   const CudaKernel* kernel = row == nullptr ? nullptr : find_cuda_kernel(row->row);
   AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + named(call).kernel);
   CudaProblem problem = call_problem(call, context);
-  problem.member = member;
-  problem.any_sizes = any_sizes;
+  problem.form = any_sizes ? CodeForm::member_any_sizes : member ? CodeForm::member : CodeForm::kernel;
   return kernel->generate(problem);
 }
 

@@ -113,7 +113,7 @@ class ProductGrouper {
     const KernelCall& first = members.front();
     const std::vector<KernelVariant> variants =
         grouped_variants(call_problem(first, context_), static_cast<int>(indices.size()));
-    for (KernelCall& member : members) row_call(member)->way = variants[0].name;
+    for (KernelCall& member : members) row_call(member)->way = variants[0].way;
     const double one = first.choice.candidates[first.choice.chosen].microseconds;
     group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
                    format_fixed(variants[0].microseconds, 1) + " us, one " + format_fixed(one, 1) + " us";

@@ -117,13 +117,13 @@ class AttentionJoiner : CallJoiner {
     const std::vector<KernelVariant> variants =
         cuda_variants(*find_cuda_kernel(kMatmulAttentionKernel), cuda_problem(joined, target_.arch, ranges_));
     if (variants.empty()) return std::nullopt;
-    row_call(joined)->way = variants[0].name;
+    row_call(joined)->way = variants[0].way;
     const double apart = product.choice.candidates[product.choice.chosen].microseconds +
                          target_.facts().edge_microseconds +
                          estimate_microseconds(attention, kAttention, target_, ranges_);
     const double together = variants[0].microseconds;
     joined.choice.key = product.choice.key;
-    joined.choice.candidates.push_back({kMatmulAttentionKernel, variants[0].name, together});
+    joined.choice.candidates.push_back({kMatmulAttentionKernel, row_call(joined)->way, together});
     const auto recorded = recorded_join(product.choice.key, kMatmulAttentionKernel, options_);
     if (recorded &&
         (*recorded == kMatmulAttentionKernel || *recorded == to_string(joined.choice.candidates[0])))

@@ -70,7 +70,7 @@ class InputJoiner {
         !has_program(product, ProgramRole::kEpilogue) || region.outputs.size() != 1 ||
         largest_work(region, kRegionRow, context_.ranges).bytes > kMostBytes ||
         region.outputs[0].dtype != product.inputs[0].dtype ||
-        !takes_made_input(call_problem(product, context_), row_call(product)->way))
+        !takes_made_input(call_problem(product, context_)))
       return false;
     const CudaCode code = call_code(region, context_, true);
     return joins_bundle(code) && code.launches[0].block <= kMadeThreads &&

@@ -25,7 +25,7 @@ KernelCall joined(const KernelCall& call, const KernelCall& region, const Region
   const auto at = std::find(both.inputs.begin(), both.inputs.end(), call.outputs[0]);
   const auto number = static_cast<int32_t>(at - both.inputs.begin());
   row_call(both)->row = join.kernel;
-  row_call(both)->params.push_back(Dim(number));
+  row_call(both)->indexed = number;
   *at = call.inputs[join.source];
   both.inputs.push_back(call.inputs[join.indices]);
   std::erase(both.elementwise, number);

@@ -91,7 +91,7 @@ class SumJoiner {
     const std::vector<KernelVariant> variants = grouped_variants(
         product_of(group.members[0], context_), static_cast<int>(group.members.size()), type);
     return std::any_of(variants.begin(), variants.end(),
-                       [&](const KernelVariant& v) { return v.name == row_call(group.members[0])->way; });
+                       [&](const KernelVariant& v) { return v.way == row_call(group.members[0])->way; });
   }
 
   // Into the product that stores what the sums are of. Its launches add up one sum.
@@ -130,7 +130,7 @@ class SumJoiner {
     problem.program = &program;
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kTensorCoreProduct), problem);
     if (std::none_of(variants.begin(), variants.end(),
-                     [&](const KernelVariant& v) { return v.name == row_call(joined)->way; }))
+                     [&](const KernelVariant& v) { return v.way == row_call(joined)->way; }))
       return std::nullopt;
     check_tile_program(program);
     row_call(joined)->programs[0].index = static_cast<int>(programs_.size());
@@ -165,11 +165,8 @@ TileProgram program_with_sums(const TileProgram& product, size_t from, DType sum
                         .type = TileType::f32,
                         .dst = summed,
                         .a = stores->a};
-  const TileInstr add{.op = TileOp::store,
-                      .type = TileType::f32,
-                      .a = half ? summed : stores->a,
-                      .operand = last,
-                      .imm_i = 1};
+  const TileInstr add{
+      .op = TileOp::store_sum, .type = TileType::f32, .a = half ? summed : stores->a, .operand = last};
   const auto after = stage.insert(stores + 1, add);
   if (half) stage.insert(after, value);
   return program;

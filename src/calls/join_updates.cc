@@ -69,7 +69,7 @@ class UpdateJoiner {
       return {};
     const std::vector<KernelVariant> variants = grouped_variants(call_problem(call, context()), 1);
     const bool whole = std::any_of(variants.begin(), variants.end(),
-                                   [&](const KernelVariant& v) { return v.name == row_call(call)->way; });
+                                   [&](const KernelVariant& v) { return v.way == row_call(call)->way; });
     return whole ? std::vector<KernelCall>{call} : std::vector<KernelCall>{};
   }
 
@@ -188,7 +188,7 @@ class UpdateJoiner {
     double apart = 0;
     for (const size_t update : places.updates)
       apart += estimate_microseconds(calls_[update], kRegionRow, target_, ranges_);
-    for (KernelCall& member : members) row_call(member)->way = variants[0].name;
+    for (KernelCall& member : members) row_call(member)->way = variants[0].way;
     joined.reason = std::to_string(count) + " products and their updates in one launch, estimated " +
                     format_fixed(variants[0].microseconds, 1) + " us, apart " +
                     format_fixed(alone + apart, 1) + " us";

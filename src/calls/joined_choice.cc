@@ -12,7 +12,7 @@ bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants
   RowCall& row = *row_call(joined);
   Choice& choice = joined.choice;
   for (const KernelVariant& variant : variants)
-    choice.candidates.push_back({row.row, variant.name, variant.microseconds});
+    choice.candidates.push_back({row.row, variant.way, variant.microseconds});
   const auto want = [&](const std::string& name, ChoiceSource source) {
     for (size_t i = choice.candidates.size(); i-- > 0;)
       if (name == row.row || name == to_string(choice.candidates[i]))
@@ -23,7 +23,7 @@ bool take_variant(KernelCall& joined, const std::vector<KernelVariant>& variants
   for (const ForcedChoice& forced : options.forced)
     if (is_meant(forced, joined, "matmul")) want(forced.candidate, ChoiceSource::kForced);
   const Candidate& chosen = choice.candidates[choice.chosen];
-  row.way = chosen.variant;
+  row.way = chosen.way;
   joined.reason = joined_reason(choice.source) + what + " in one kernel, estimated " +
                   format_fixed(chosen.microseconds, 1) + " us, apart " + format_fixed(apart, 1) + " us";
   return choice.source != ChoiceSource::kRank || chosen.microseconds < apart;

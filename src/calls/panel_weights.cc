@@ -26,6 +26,11 @@ bool is_known(const Window& w) {
          std::all_of(w.strides.begin(), w.strides.end(), known);
 }
 
+bool multiplies_by_wgmma(const Way& way) {
+  const auto* product = std::get_if<MatmulWay>(&way);
+  return product != nullptr && is_wgmma(*product);
+}
+
 // A matrix [K, N] as [K / 64, N, 64].
 Window by_panels(const Window& y) {
   const Dim depth(kPanelDepth);
@@ -139,7 +144,7 @@ class GraphPanels {
   // A product that can read panels as it is: in the same tiles, which only the copy engine loads.
   bool takes_panels(const KernelCall& call) const {
     const RowCall* row = row_call(call);
-    if (row == nullptr || facts_of(row->row).panel_matrices == 0 || !row->way.starts_with("wgmma") ||
+    if (row == nullptr || facts_of(row->row).panel_matrices == 0 || !multiplies_by_wgmma(row->way) ||
         call.outputs[0].sizes.size() != 2)
       return false;
     KernelCall turned = call;
@@ -151,7 +156,7 @@ class GraphPanels {
     problem.program = &all_.program_of(call);
     const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row->row), problem);
     return std::any_of(variants.begin(), variants.end(),
-                       [&](const KernelVariant& v) { return v.name == row->way; });
+                       [&](const KernelVariant& v) { return v.way == row->way; });
   }
 
   int64_t elements_of(ValueId root) const {

@@ -180,8 +180,8 @@ class CallVerifier {
     return work == WorkForm::kProduct || work == WorkForm::kConv ? 1 : 0;
   }
 
-  // The operands of a region are those of its call, behind which joins may put what they read in place of
-  // one. An epilogue reads all from its first one on; further results may stand behind its own.
+  // The operands of a region are those of its call, behind which the indices of an indexed one stand. An
+  // epilogue reads all from its first one on; further results may stand behind its own.
   void check_program(const ProgramUse& use, const RowCall& row, const KernelCall& call) const {
     require(use.index >= 0 && static_cast<size_t>(use.index) < calls_.programs.size(),
             "there is no such program", &call);
@@ -194,8 +194,10 @@ class CallVerifier {
                 first <= call.inputs.size() && program.inputs.size() >= sums,
             "the program's operands begin elsewhere", &call);
     const size_t own = program.inputs.size() - sums, given = call.inputs.size() - first;
-    const bool is_joined = is_region && work != WorkForm::kRegion;
-    require(is_joined ? own < given : own == given, "the program has other operands than the call", &call);
+    require(own + (row.indexed ? 1 : 0) == given, "the program has other operands than the call", &call);
+    require(row.indexed.has_value() == (is_region && work != WorkForm::kRegion) &&
+                (!row.indexed || (*row.indexed >= 0 && static_cast<size_t>(*row.indexed) < own)),
+            "it indexes no input of its program", &call);
     for (size_t i = 0; i < own; ++i)
       require(program.inputs[sums + i] == call.inputs[first + i].dtype,
               "an operand of the program is of another dtype", &call);
@@ -292,9 +294,10 @@ void check_way(const KernelCall& call, const CodeContext& context) {
   } else if (const CudaKernel* kernel = find_cuda_kernel(row->row)) {
     ways = cuda_variants(*kernel, call_problem(call, context));
   }
-  AICF_CHECK(row->way.empty() || std::any_of(ways.begin(), ways.end(),
-                                             [&](const KernelVariant& way) { return way.name == row->way; }),
-             "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
+  AICF_CHECK(
+      !is_named(row->way) || std::any_of(ways.begin(), ways.end(),
+                                         [&](const KernelVariant& way) { return way.way == row->way; }),
+      "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
 }
 
 }  // namespace

@@ -159,6 +159,14 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
        [](CallGraph& calls) {
          calls.programs[static_cast<size_t>(region_row(calls).programs[0].index)].outputs[0] = DType::bf16;
        }},
+      {"the program has other operands than the call",
+       [](CallGraph& calls) { region_row(calls).indexed = 0; }},
+      {"it indexes no input of its program",
+       [](CallGraph& calls) {
+         KernelCall& call = call_of(calls, "tile");
+         call.inputs.push_back(call.inputs[0]);
+         row_call(call)->indexed = 7;
+       }},
       {"elementwise names no input", [](CallGraph& calls) { calls.calls[0].elementwise = {7}; }},
       {"nothing runs", [](CallGraph& calls) { calls.calls[0].what = {}; }},
       {"it names no body", [](CallGraph& calls) { calls.calls[0].what = ControlRun{.bodies = {0}}; }},
@@ -175,15 +183,18 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
       {"not every value has a place", [](CallGraph& calls) { calls.placement.pop_back(); }},
       {"not every value is constant or not", [](CallGraph& calls) { calls.constant.pop_back(); }},
       {"not every output has a root", [](CallGraph& calls) { calls.output_roots.pop_back(); }},
-      {"a call runs in no way of its row", [](CallGraph& calls) { product_row(calls).way = "wgmma 63x64"; }},
       {"a call runs in no way of its row",
        [](CallGraph& calls) {
-         product_row(calls).way = "wgmma 63x64";
+         product_row(calls).way = MatmulWay{.unit = MatmulUnit::wgmma, .block_m = 63};
+       }},
+      {"a call runs in no way of its row",
+       [](CallGraph& calls) {
+         product_row(calls).way = MatmulWay{.unit = MatmulUnit::wgmma, .block_m = 63};
          calls.calls[0].what = Bundle{{BundleMember{calls.calls[0], 0}}};
        }},
       {"a call runs in no way of its row",
        [](CallGraph& calls) {
-         product_row(calls).way = "wgmma 63x64";
+         product_row(calls).way = MatmulWay{.unit = MatmulUnit::wgmma, .block_m = 63};
          calls.calls[0].what = GroupedProducts{{calls.calls[0]}};
        }},
   };
@@ -250,7 +261,8 @@ TEST(VerifyCalls, MembersOfAGroupRunOneRowInOneWay) {
   };
   const std::vector<Case> cases = {
       {"", [](KernelCall&) {}},
-      {"its members run in several ways", [](KernelCall& last) { row_call(last)->way = "mma 64x64"; }},
+      {"its members run in several ways",
+       [](KernelCall& last) { row_call(last)->way = MatmulWay{.unit = MatmulUnit::mma}; }},
       {"its members run in several ways", [](KernelCall& last) { row_call(last)->row = "matmul_simt"; }},
       {"its members run in several ways", [](KernelCall& last) { last.what = CustomRun{.op = "f"}; }},
   };

@@ -24,7 +24,7 @@ CudaCode made_input_code(const KernelCall& call, const CodeContext& context) {
     made.function = std::string(kNamespace) + "::" + made.code.launches[0].function;
   }
   CudaProblem problem = call_problem(taker, context);
-  problem.made = &made;
+  problem.fusion = &made;
   return find_cuda_kernel(row_call(taker)->row)->generate(problem);
 }
 

@@ -22,7 +22,7 @@ CudaCode product_group_code(const KernelCall& call, const CodeContext& context) 
     group.products.push_back(std::move(product));
   }
   CudaProblem problem = product_of(members[0], context);
-  problem.group = &group;
+  problem.fusion = &group;
   return find_cuda_kernel(row_call(members[0])->row)->generate(problem);
 }
 

@@ -6,14 +6,17 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/dim.h"
 #include "kernels/cuda_launch.h"
 #include "kernels/kernel.h"
 #include "kernels/tile_program.h"
+#include "kernels/way.h"
 
 namespace aicf {
 
@@ -26,7 +29,7 @@ struct CudaWindow {
   // No launch of a run writes this memory (a weight, a constant): it may be read before wait_for_inputs().
   bool constant = false;
   // Nor does a launch that can still be running when this one begins (CodeContext::running): the same.
-  bool settled = false;
+  bool ready = false;
   bool operator==(const CudaWindow&) const = default;
 };
 
@@ -34,8 +37,23 @@ struct CudaWindow {
 // kPanelDepth], where only the copy engine reads it: tiles of wgmma.
 inline constexpr int64_t kPanelDepth = 64;
 
-struct MadeInput;
-struct ProductGroup;
+// What a kernel takes in beside its own work and the epilogue; its row knows it.
+struct DualGemm {};   // matmul_pair: inputs 1 and 2 are matrices of one form, of which x times each is an
+                      // operand of the program, its first two
+struct MadeInput;     // the first input is made by every block itself (made_input.h)
+struct ProductGroup;  // the product is the first of several in one launch (product_group.h)
+using Fusion = std::variant<std::monostate, DualGemm, const MadeInput*, const ProductGroup*>;
+
+// What the text's functions are.
+enum class CodeForm : uint8_t {
+  kernel,
+  // Members of a bundle, as cuda_kernel_head writes them. A row that can say its work so answers with
+  // CudaCode::member; the text of any other is of no use then.
+  member,
+  // A member's text that calls of other sizes can have, too: sizes and strides are launch params even where
+  // they are constant. A row that does not know it gives the text of a member.
+  member_any_sizes,
+};
 
 // What a row is asked for. Sizes are symbolic; `ranges` bounds them.
 struct CudaProblem {
@@ -44,34 +62,43 @@ struct CudaProblem {
   std::vector<double> fparams;
   const TileProgram* program = nullptr;  // region code, or the epilogue over the result; null if none
   const SymbolRanges* ranges = nullptr;
-  int arch = 80;        // compute capability × 10
-  std::string variant;  // one of cuda_variants() by name; "": the row chooses
+  int arch = 80;  // compute capability × 10
+  Way way;        // one of cuda_variants(); nothing: the row chooses
   // Inputs that are the same memory as an output of the same window, which replaces them.
   std::vector<int32_t> replaced = {};
-  // Inputs 1 and 2 are matrices of one form, x times each of them the program's first two operands
-  // (matmul_pair).
-  bool pair = false;
-  // The first input is made by every block itself; matmul_tensor_core understands it (made_input.h).
-  const MadeInput* made = nullptr;
-  // The product is the first of several in one launch; matmul_tensor_core understands it (product_group.h).
-  const ProductGroup* group = nullptr;
-  // The text's functions are to be members of a bundle, as cuda_kernel_head writes them. A row that can say
-  // its work so answers with CudaCode::member; the text of any other is of no use then.
-  bool member = false;
-  // A member's text that calls of other sizes can have, too: sizes and strides are launch params even where
-  // they are constant. A row that does not know it gives the text that it gives else.
-  bool any_sizes = false;
+  // tile_gathered, tile_scattered: the input of which the last one numbers the rows.
+  std::optional<int32_t> indexed = {};
+  Fusion fusion = {};
+  CodeForm form = CodeForm::kernel;
   bool replaces(size_t input) const {
     return std::find(replaced.begin(), replaced.end(), static_cast<int32_t>(input)) != replaced.end();
   }
 };
 
+inline bool is_fused(const CudaProblem& problem) {
+  return !std::holds_alternative<std::monostate>(problem.fusion);
+}
+inline bool is_dual_gemm(const CudaProblem& problem) {
+  return std::holds_alternative<DualGemm>(problem.fusion);
+}
+// Null where there is none.
+inline const MadeInput* made_input(const CudaProblem& problem) {
+  const auto* made = std::get_if<const MadeInput*>(&problem.fusion);
+  return made != nullptr ? *made : nullptr;
+}
+inline const ProductGroup* product_group(const CudaProblem& problem) {
+  const auto* group = std::get_if<const ProductGroup*>(&problem.fusion);
+  return group != nullptr ? *group : nullptr;
+}
+inline bool is_member(const CudaProblem& problem) { return problem.form != CodeForm::kernel; }
+inline bool has_any_sizes(const CudaProblem& problem) { return problem.form == CodeForm::member_any_sizes; }
+
 // Of the symbols in the problem's sizes; empty when it has none.
 const SymbolRanges& ranges_of(const CudaProblem& problem);
 
-// One way in which a row can run a problem: a tile, a split, a number of stages.
+// One way in which a row can run a problem.
 struct KernelVariant {
-  std::string name;         // stable: tuning records and forced choices hold it
+  Way way;                  // its text is stable: tuning records and forced choices hold it
   double microseconds = 0;  // estimated for the machine that the row's choice was fitted to
   bool operator==(const KernelVariant&) const = default;
 };
@@ -84,8 +111,8 @@ struct CudaCode {
   std::string source;                // begins with its includes: "prelude.cuh", "matmul/cuda/mma.cuh"
   std::vector<CudaLaunch> launches;  // run in order, each after the one before
   Dim workspace_bytes;               // 0: no workspace argument
-  // The functions are members of a bundle: their blocks count along `block_index` alone, meet only in
-  // aicf::sync_threads, and may follow one another in one block after such a meeting.
+  // The functions are members of a bundle: their blocks count along `block_index` alone, synchronise in
+  // aicf::sync_threads only, and may follow one another in one block behind it.
   bool member = false;
   int64_t static_shared_bytes = 0;  // of a member, at most
   // Of a member whose blocks write the elements of its only output in their order, so many each; 0: of

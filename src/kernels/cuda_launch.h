@@ -11,7 +11,7 @@
 //
 // Every kernel calls aicf::wait_for_inputs() before its first access to global memory (programmatic dependent
 // launch); only operands that no launch of a run writes (CudaWindow::constant), or none that can still be
-// running (CudaWindow::settled), may be read before, and the launch names them in early_inputs, which
+// running (CudaWindow::ready), may be read before, and the launch names them in early_inputs, which
 // check_plan() checks.
 #pragma once
 

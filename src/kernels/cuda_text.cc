@@ -48,16 +48,16 @@ std::string CudaParams::param(const Dim& dim) {
 std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
                              int min_blocks) {
   std::vector<std::string> args;
-  if (problem.member) args.emplace_back("const uint32_t block_index");
+  if (is_member(problem)) args.emplace_back("const uint32_t block_index");
   const auto number = [](const char* prefix, size_t i) { return prefix + std::to_string(i); };
   const auto pointer = [](DType dtype, bool alone) {
     return std::string(cuda_type(dtype)) + (alone ? "* __restrict__ " : "* ");
   };
   for (size_t i = 0; i < problem.inputs.size(); ++i)
-    args.push_back("const " + pointer(problem.inputs[i].dtype, !problem.member && !problem.replaces(i)) +
+    args.push_back("const " + pointer(problem.inputs[i].dtype, !is_member(problem) && !problem.replaces(i)) +
                    number("in", i));
   for (size_t i = 0; i < problem.outputs.size(); ++i)
-    args.push_back(pointer(problem.outputs[i].dtype, !problem.member && problem.replaced.empty()) +
+    args.push_back(pointer(problem.outputs[i].dtype, !is_member(problem) && problem.replaced.empty()) +
                    number("out", i));
   if (workspace) args.emplace_back("void* workspace");
   for (size_t i = 0; i < launch.params.size(); ++i) args.push_back("int64_t " + number("p", i));
@@ -65,17 +65,17 @@ std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launc
   for (size_t i = 0; i < launch.tensor_maps.size(); ++i)
     args.push_back("const __grid_constant__ CUtensorMap " + number("map", i));
   if (launch.reports_errors) args.emplace_back("aicf::CallError* error");
-  std::string text = problem.member
+  std::string text = is_member(problem)
                          ? "static __device__ __forceinline__ void\n"
                          : "extern \"C\" __global__ void __launch_bounds__(" + std::to_string(launch.block) +
                                (min_blocks > 0 ? ", " + std::to_string(min_blocks) : "") + ")\n";
   text += launch.function + "(";
   for (size_t i = 0; i < args.size(); ++i) text += (i == 0 ? "" : ",\n    ") + args[i];
-  return text + (problem.member ? ") {\n" : ") {\n  const uint32_t block_index = blockIdx.x;\n");
+  return text + (is_member(problem) ? ") {\n" : ") {\n  const uint32_t block_index = blockIdx.x;\n");
 }
 
 std::string cuda_wait_text(const CudaProblem& problem) {
-  return problem.member ? "" : "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
+  return is_member(problem) ? "" : "aicf::wait_for_inputs();\naicf::launch_dependents();\n";
 }
 
 }  // namespace aicf

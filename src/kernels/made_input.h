@@ -22,8 +22,8 @@ struct MadeInput {
   std::string text, function;
 };
 
-// Whether a way of matmul_tensor_core can take in a region, and the problem lets it.
-bool takes_made_input(const CudaProblem& problem, const std::string& variant);
+// Whether the way of matmul_tensor_core that the problem names can take in a region, and the problem lets it.
+bool takes_made_input(const CudaProblem& problem);
 // Whether attention_wgmma would run the problem as a kernel that can take in this step of rope_append.
 bool takes_rope(const CudaProblem& attention, const CudaProblem& rope);
 

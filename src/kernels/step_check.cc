@@ -83,6 +83,7 @@ bool needs_a_row(TileOp op) {
     case TileOp::reduce_max:
     case TileOp::reduce_min:
     case TileOp::store_scalar:
+    case TileOp::store_sum:
     case TileOp::inner_index:
       return true;
     default:

@@ -64,14 +64,10 @@ struct TileInstr {
   int16_t a = -1, b = -1, c = -1;  // registers; >= kTileScalarBase: row scalar number (x - kTileScalarBase)
   int16_t operand = -1;            // load, store: tensor operand number
   double imm_f = 0;                // constants of float type
-  int64_t imm_i = 0;  // constants of integer type; flags of is_inf (bit 0 positive, bit 1 negative); 1 in a
-                      // store: the sum over all rows
+  int64_t imm_i = 0;  // constants of integer type; flags of is_inf (bit 0 positive, bit 1 negative)
   bool operator==(const TileInstr&) const = default;
 };
 inline constexpr int16_t kTileScalarBase = 1024;
-
-// A store of what its elements add up to over all rows, which GPUs alone compute.
-inline bool is_sum_over_rows(const TileInstr& instr) { return instr.op == TileOp::store && instr.imm_i != 0; }
 
 // A register whose value is read in a later stage than it is written keeps the whole row; others keep one
 // chunk.

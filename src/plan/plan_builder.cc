@@ -27,7 +27,7 @@ std::string to_text(const Window& w) {
 
 // A call of several has none.
 void set_params(const KernelCall& call, Step& step) {
-  if (const RowCall* row = own_row(call)) step.params = row->params, step.fparams = row->fparams;
+  if (const RowCall* row = own_row(call)) step.params = plan_params(*row), step.fparams = row->fparams;
   if (const auto* control = std::get_if<ControlRun>(&call.what)) step.params = control->params;
   if (const auto* custom = std::get_if<CustomRun>(&call.what))
     step.params = custom->params, step.fparams = custom->fparams;
@@ -213,7 +213,7 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<StepLaunches>& l
     step.kernel = row.row;
     for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(init_source(state, w.root), w));
     for (const Window& w : call.outputs) step.outputs.push_back(tensor_ref(fresh.at(w.root), w));
-    step.params = row.params;
+    step.params = plan_params(row);
     step.fparams = row.fparams;
     step.origin = origin_text(call);
     step.reason = call.reason;
@@ -292,9 +292,9 @@ void PlanBuilder::add(const CallGraph& calls, const CodedGraph& code) {
 Step PlanBuilder::step_of(EntryState& state, size_t number) {
   const KernelCall& call = state.calls.calls[number];
   Step step;
-  const Candidate name = named(call);
+  const RunName name = named(call);
   step.kernel = name.kernel;
-  step.variant = name.variant;
+  step.variant = name.way;
   for (const Window& w : call.inputs) step.inputs.push_back(tensor_ref(buffer_of(state, w.root), w));
   for (const Window& w : call.outputs) {
     reuse_input(state, number, w);
@@ -303,8 +303,8 @@ Step PlanBuilder::step_of(EntryState& state, size_t number) {
   set_params(call, step);
   if (const auto* library = std::get_if<LibraryRun>(&call.what)) add_library(state, *library, step);
   for (const auto& [member, stage] : members_of(call)) {
-    const Candidate own = named(*member);
-    step.members.push_back({own.kernel, own.variant, origin_text(*member), stage,
+    const RunName own = named(*member);
+    step.members.push_back({own.kernel, own.way, origin_text(*member), stage,
                             operand_numbers(member->inputs, call.inputs),
                             operand_numbers(member->outputs, call.outputs)});
   }

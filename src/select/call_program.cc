@@ -38,6 +38,7 @@ class WhatLines {
   void operator()(std::monostate) {}
   void operator()(const RowCall& row) {
     add_params(row.params, row.fparams);
+    if (row.indexed) lines.push_back("the last input numbers rows of input " + std::to_string(*row.indexed));
     for (const ProgramUse& use : row.programs)
       lines.push_back((use.role == ProgramRole::kRegion ? "region program " : "epilogue program ") +
                       std::to_string(use.index) + ", operands from " + std::to_string(use.first_operand));

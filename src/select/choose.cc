@@ -147,7 +147,7 @@ class Chooser {
     const auto known = library_form_ ? parse_library_candidate(name) : std::nullopt;
     if (!known || !same_meaning(*known, *library_form_)) return false;
     if (index_of(name) == choice_.candidates.size())
-      choice_.candidates.push_back({std::string(library_kernel(*known)), to_string(*known), measured});
+      choice_.candidates.push_back({std::string(library_kernel(*known)), {}, measured, *known});
     return true;
   }
   void choose(size_t index, ChoiceSource source, const std::string& why) {
@@ -169,7 +169,8 @@ bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_vi
 }
 
 std::string to_string(const Candidate& candidate) {
-  return candidate.variant.empty() ? candidate.kernel : candidate.kernel + "/" + candidate.variant;
+  return to_string(RunName{candidate.kernel,
+                           candidate.library ? to_string(*candidate.library) : to_string(candidate.way)});
 }
 
 ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region* region,
@@ -192,8 +193,8 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
     std::vector<KernelVariant> variants;
     if (kernel != nullptr) variants = cuda_variants(*kernel, cuda_problem(call, target.arch, ranges));
     for (const KernelVariant& variant : variants)
-      candidates.push_back({name, variant.name, variant.microseconds});
-    if (variants.empty()) candidates.push_back({name, "", estimate_microseconds(call, name, target, ranges)});
+      candidates.push_back({name, variant.way, variant.microseconds});
+    if (variants.empty()) candidates.push_back({name, {}, estimate_microseconds(call, name, target, ranges)});
   }
   return candidates;
 }
@@ -233,17 +234,14 @@ std::string joined_reason(ChoiceSource source) {
 }
 
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {
-  const bool by_library = is_library_kernel(winner.kernel);
+  const Candidate& runs = winner.library ? own : winner;
   RowCall row = *row_call(call);
-  row.row = by_library ? own.kernel : winner.kernel;
-  row.way = by_library ? own.variant : winner.variant;
-  if (!by_library) {
+  row.row = runs.kernel;
+  row.way = runs.way;
+  if (winner.library)
+    call.what = LibraryRun{to_string(*winner.library), workspace_bytes(*winner.library), std::move(row)};
+  else
     call.what = std::move(row);
-    return;
-  }
-  const auto known = parse_library_call(winner.variant);
-  AICF_CHECK(known.has_value(), "a library call that does not parse: " + winner.variant);
-  call.what = LibraryRun{winner.variant, workspace_bytes(*known), std::move(row)};
 }
 
 }  // namespace aicf

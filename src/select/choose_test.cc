@@ -36,8 +36,8 @@ TEST(Choose, candidates_are_ranked_and_the_first_wins) {
   const auto& list = call.choice.candidates;
   ASSERT_GT(list.size(), 20u);
   EXPECT_EQ(call.choice.chosen, 0u);
-  EXPECT_EQ(own_row(call)->way, list[0].variant);
-  EXPECT_TRUE(list[0].variant.starts_with("wgmma")) << list[0].variant;
+  EXPECT_EQ(own_row(call)->way, list[0].way);
+  EXPECT_TRUE(is_wgmma(std::get<MatmulWay>(list[0].way))) << to_string(list[0]);
   for (const Candidate& candidate : list) EXPECT_GT(candidate.microseconds, 0) << to_string(candidate);
   ASSERT_TRUE(call.choice.key);
   EXPECT_EQ(call.choice.key->op, "matmul");
@@ -61,7 +61,7 @@ TEST(Choose, a_record_decides_and_a_forced_choice_decides_over_it) {
   const KernelCall recorded = choose_for(graph, "sm_90", options);
   EXPECT_EQ(recorded.choice.chosen, 3u);
   EXPECT_EQ(recorded.choice.source, ChoiceSource::kRecord);
-  EXPECT_EQ(own_row(recorded)->way, plain.choice.candidates[3].variant);
+  EXPECT_EQ(own_row(recorded)->way, plain.choice.candidates[3].way);
   options.forced = {{"matmul", "matmul_simt"}};
   const KernelCall forced = choose_for(graph, "sm_90", options);
   EXPECT_EQ(own_row(forced)->row, "matmul_simt");

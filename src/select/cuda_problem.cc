@@ -17,7 +17,8 @@ CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& r
   if (const RowCall* row = own_row(call)) {
     problem.params = row->params;
     problem.fparams = row->fparams;
-    problem.variant = row->way;
+    problem.way = row->way;
+    problem.indexed = row->indexed;
   }
   return problem;
 }

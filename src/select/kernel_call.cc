@@ -25,21 +25,21 @@ std::string bundle_way(const Bundle& bundle) {
 }
 
 struct Name {
-  Candidate operator()(std::monostate) const { return {}; }
-  Candidate operator()(const RowCall& row) const { return {row.row, row.way}; }
-  Candidate operator()(const LibraryRun& library) const { return (*this)(library.fallback); }
-  Candidate operator()(const Bundle& bundle) const { return {kBundleKernel, bundle_way(bundle)}; }
-  Candidate operator()(const GroupedProducts& group) const {
-    return {kProductGroup, group.members.empty() ? "" : named(group.members[0]).variant};
+  RunName operator()(std::monostate) const { return {}; }
+  RunName operator()(const RowCall& row) const { return {row.row, to_string(row.way)}; }
+  RunName operator()(const LibraryRun& library) const { return (*this)(library.fallback); }
+  RunName operator()(const Bundle& bundle) const { return {kBundleKernel, bundle_way(bundle)}; }
+  RunName operator()(const GroupedProducts& group) const {
+    return {kProductGroup, group.members.empty() ? "" : named(group.members[0]).way};
   }
-  Candidate operator()(const JoinedInput& joined) const {
+  RunName operator()(const JoinedInput& joined) const {
     const bool region = has_program(*joined.maker, ProgramRole::kRegion);
-    return {region ? kRegionProduct : kRopeAttention, named(*joined.taker).variant};
+    return {region ? kRegionProduct : kRopeAttention, named(*joined.taker).way};
   }
-  Candidate operator()(const ControlRun& control) const {
+  RunName operator()(const ControlRun& control) const {
     return {std::string(op_info(control.kind).name), ""};
   }
-  Candidate operator()(const CustomRun& custom) const { return {std::string(kCustomPrefix) + custom.op, ""}; }
+  RunName operator()(const CustomRun& custom) const { return {std::string(kCustomPrefix) + custom.op, ""}; }
 };
 
 }  // namespace
@@ -71,6 +71,12 @@ bool is_region(const KernelCall& call) {
   return is_row(call, kRegionRow) && has_program(call, ProgramRole::kRegion);
 }
 
+std::vector<Dim> plan_params(const RowCall& row) {
+  std::vector<Dim> params = row.params;
+  if (row.indexed) params.push_back(Dim(*row.indexed));
+  return params;
+}
+
 RowCall region_row(Schedule schedule, int program) {
   RowCall row{.row = std::string(kRegionRow), .params = {Dim(schedule.inner_rank)}};
   row.schedule = std::move(schedule);
@@ -90,7 +96,11 @@ std::vector<StagedCall> members_of(const KernelCall& call) {
   return members;
 }
 
-Candidate named(const KernelCall& call) { return std::visit(Name(), call.what); }
+std::string to_string(const RunName& name) {
+  return name.way.empty() ? name.kernel : name.kernel + "/" + name.way;
+}
+
+RunName named(const KernelCall& call) { return std::visit(Name(), call.what); }
 
 std::string origin_text(const KernelCall& call) {
   const std::vector<StagedCall> members = members_of(call);

@@ -12,6 +12,8 @@
 
 #include "base/indirect.h"
 #include "ir/graph.h"
+#include "kernels/library_call.h"
+#include "kernels/way.h"
 #include "select/problem_key.h"
 
 namespace aicf {
@@ -43,11 +45,12 @@ struct Region {
   Shape full_shape;  // the shape that every value of the body broadcasts to
 };
 
-// One way to run a call: a row of the kernel table and, where it has several, one of its ways. Reports and
-// plans name what a call of several runs in the same form.
+// One way to run a call: a row of the kernel table in one of its ways, or a library's routine.
 struct Candidate {
-  std::string kernel, variant;
+  std::string kernel;       // the row, or library_kernel() of the routine
+  Way way = {};             // of the row; nothing: it has one
   double microseconds = 0;  // estimated
+  std::optional<LibraryCall> library = {};
   bool operator==(const Candidate&) const = default;
 };
 // Its name in records and on the command line: "matmul_simt", "matmul_tensor_core/mma 64x64 stages 4".
@@ -78,11 +81,12 @@ struct ProgramUse {
 // A row of a kernel table.
 struct RowCall {
   std::string row = {};  // its name
-  std::string way = {};  // of the row; "": it has none, or chooses
+  Way way = {};          // of the row; nothing: it has one, or chooses
   std::vector<Dim> params = {};
   std::vector<double> fparams = {};
   std::optional<Schedule> schedule = {};  // of a region
   std::vector<ProgramUse> programs = {};
+  std::optional<int32_t> indexed = {};  // the input of which the last one numbers the rows
   bool operator==(const RowCall&) const = default;
 };
 
@@ -158,6 +162,13 @@ struct BundleMember {
 
 // ---- asked of calls
 
+// What runs, as plans and reports say it: "matmul_tensor_core/mma 64x64 stages 4", "bundle/4 calls in 2
+// stages".
+struct RunName {
+  std::string kernel, way = {};
+};
+std::string to_string(const RunName& name);
+
 // Names of plans and reports for calls that no single row runs.
 inline constexpr char kBundleKernel[] = "bundle", kProductGroup[] = "matmul_group";
 inline constexpr char kRegionProduct[] = "region_product", kRopeAttention[] = "rope_attention";
@@ -180,6 +191,8 @@ bool is_region(const KernelCall& call);
 
 // The row that runs the region with this program as it is.
 RowCall region_row(Schedule schedule, int program);
+// The params as a plan has them: the number of an indexed input is the last.
+std::vector<Dim> plan_params(const RowCall& row);
 
 // The calls that a launch consists of, with their stages; none if it is one call.
 struct StagedCall {
@@ -189,7 +202,7 @@ struct StagedCall {
 std::vector<StagedCall> members_of(const KernelCall& call);
 
 // What runs, as plans and reports name it: {"custom:my::op", ""}, {"bundle", "3 calls in 1 stage"}.
-Candidate named(const KernelCall& call);
+RunName named(const KernelCall& call);
 // The nodes that it came from. Of calls side by side, those of the first and the last.
 std::string origin_text(const KernelCall& call);
 // Those of several calls.

@@ -13,21 +13,22 @@ KernelCall call_of(WhatRuns what, std::vector<std::string> origins) {
   return call;
 }
 KernelCall row(const std::string& name, const std::string& way, std::vector<std::string> origins) {
-  return call_of(RowCall{.row = name, .way = way}, std::move(origins));
+  return call_of(RowCall{.row = name, .way = parse_way(way).value()}, std::move(origins));
 }
 
 TEST(KernelCall, IsNamedByWhatRuns) {
-  const KernelCall product = row("matmul_simt", "64x64", {"a"}), append = row("rope_append", "", {"b"});
+  const KernelCall product = row("matmul_simt", "simt 64x64 stages 2", {"a"}),
+                   append = row("rope_append", "", {"b"});
   const KernelCall region = call_of(region_row({1, {0}}, 0), {"c"});
   const std::vector<std::pair<WhatRuns, std::string>> cases = {
       {std::monostate(), ""},
-      {*row_call(product), "matmul_simt/64x64"},
-      {LibraryRun{"a call", 16, *row_call(product)}, "matmul_simt/64x64"},
+      {*row_call(product), "matmul_simt/simt 64x64 stages 2"},
+      {LibraryRun{"a call", 16, *row_call(product)}, "matmul_simt/simt 64x64 stages 2"},
       {Bundle{{BundleMember{product, 0}}}, "bundle/1 calls in 1 stage"},
       {Bundle{{BundleMember{product, 0}, BundleMember{region, 1}}}, "bundle/2 calls in 2 stages"},
-      {GroupedProducts{{product, product}}, "matmul_group/64x64"},
-      {JoinedInput{region, product}, "region_product/64x64"},
-      {JoinedInput{append, product}, "rope_attention/64x64"},
+      {GroupedProducts{{product, product}}, "matmul_group/simt 64x64 stages 2"},
+      {JoinedInput{region, product}, "region_product/simt 64x64 stages 2"},
+      {JoinedInput{append, product}, "rope_attention/simt 64x64 stages 2"},
       {ControlRun{.kind = Op::while_loop}, "while_loop"},
       {CustomRun{.op = "my::op"}, "custom:my::op"},
   };
@@ -53,6 +54,9 @@ TEST(KernelCall, IsARegionIfItsRowRunsNothingElse) {
   EXPECT_EQ(row_call(region)->params, std::vector<Dim>{Dim(1)});
   KernelCall gathered = region;
   row_call(gathered)->row = "tile_gathered";
+  row_call(gathered)->indexed = 2;
+  EXPECT_EQ(plan_params(*row_call(region)), std::vector<Dim>{Dim(1)});
+  EXPECT_EQ(plan_params(*row_call(gathered)), (std::vector<Dim>{Dim(1), Dim(2)}));
   EXPECT_FALSE(is_region(gathered));
   EXPECT_TRUE(has_program(gathered, ProgramRole::kRegion));
   KernelCall product = row("matmul_simt", "", {});

@@ -100,7 +100,7 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   call.reason = std::move(reason);
   call.what = region_row(std::move(schedule), static_cast<int>(result_.regions.size()));
   call.choice.candidates = {
-      {std::string(kRegionRow), "", estimate_microseconds(call, kRegionRow, target_, options_.ranges)}};
+      {std::string(kRegionRow), {}, estimate_microseconds(call, kRegionRow, target_, options_.ranges)}};
   // There is nothing to choose, but a forced choice may name what runs.
   for (const ForcedChoice& forced : options_.forced)
     if (is_meant(forced, call, kRegionRow) && forced.candidate == kRegionRow)

@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -41,45 +41,12 @@ class Features {
 double log_of(double x) { return std::log2(std::max(x, 1e-9)); }
 double rounds(double x) { return x > 1 ? std::ceil(x) / x : 1; }
 
-// The words of a candidate's variant: "gathered mma 64x32 stages 5 splits 4 cluster".
-class Words {
- public:
-  explicit Words(const Candidate& candidate) : kernel_(candidate.kernel) {
-    std::string_view text = candidate.variant, last;
-    while (!text.empty()) {
-      const std::string_view word = text.substr(0, text.find(' '));
-      text.remove_prefix(std::min(text.size(), word.size() + 1));
-      if (const size_t x = word.find('x'); x != word.npos && x > 0 && number(word.substr(0, x)) > 0) {
-        rows_ = number(word.substr(0, x));
-        columns_ = number(word.substr(x + 1));
-      } else if (const double n = number(word); n > 0) {
-        numbers_[last] = n;
-      } else {
-        numbers_.emplace(word, 0);
-      }
-      last = word;
-    }
-  }
-  std::string_view kernel() const { return kernel_; }
-  double rows(double otherwise) const { return rows_ > 0 ? rows_ : otherwise; }
-  double columns(double otherwise) const { return columns_ > 0 ? columns_ : otherwise; }
-  bool has(std::string_view word) const { return numbers_.count(word) > 0; }
-  // The number after the word, 1 without one.
-  double operator[](std::string_view word) const {
-    const auto found = numbers_.find(word);
-    return found == numbers_.end() || found->second == 0 ? 1 : found->second;
-  }
-
- private:
-  static double number(std::string_view text) {
-    int value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() ? value : 0;
-  }
-  std::string_view kernel_;
-  double rows_ = 0, columns_ = 0;
-  std::map<std::string_view, double> numbers_;
-};
+// That of a product or of a convolution's product.
+std::optional<MatmulWay> product_way(const Way& way) {
+  if (const auto* product = std::get_if<MatmulWay>(&way)) return *product;
+  if (const auto* conv = std::get_if<ConvWay>(&way)) return conv->product;
+  return std::nullopt;
+}
 
 double size(const KeyOperand& operand, size_t axis) { return static_cast<double>(operand.sizes[axis].hi); }
 double last(const KeyOperand& operand, size_t from_end) {
@@ -130,55 +97,67 @@ Product product_of(const ProblemKey& key) {
   return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params == "1"};
 }
 
-void add_product_features(const Product& p, const Words& c, double units, Features& features) {
-  const double rows = c.rows(16), columns = c.columns(16);
+void add_product_features(const Product& p, const Candidate& candidate, const std::optional<MatmulWay>& way,
+                          double units, Features& features) {
+  constexpr MatmulWay kPlain{.block_m = kSingleSide, .block_n = kSingleSide, .stages = 1};
+  const MatmulWay& c = way ? *way : kPlain;
+  const double rows = c.block_m, columns = c.block_n, splits = split_parts(c), stages = c.stages;
   const double row_tiles = std::ceil(p.m / rows), column_tiles = std::ceil(p.n / columns);
-  const double splits = c["splits"], stages = c["stages"];
-  const bool wgmma = c.has("wgmma"), mma = c.has("mma"), sliced = c.has("slices");
+  const bool wgmma = is_wgmma(c), mma = family_of(c) == MatmulFamily::mma, sliced = is_sliced(c);
+  const bool simt = way && family_of(c) == MatmulFamily::simt;
   const double steps = std::ceil(std::ceil(p.k * (p.tf32 ? 2 : 1) / 64) / splits);
-  const double resident = wgmma ? c["resident"] : mma ? 2 : std::floor(256 / std::max(rows, 32.0));
+  const double resident = wgmma ? c.resident : mma ? 2 : std::floor(256 / std::max(rows, 32.0));
   const double blocks = p.batch * row_tiles * column_tiles * splits / units, waves = blocks / resident;
   const auto is_tile = [&](double m, double n) { return rows == m && columns == n; };
   features.add(log_of(p.m), log_of(p.n), log_of(p.k), log_of(p.batch), log_of(rows), log_of(columns),
-               log_of(stages), log_of(splits), log_of(sliced ? c["slices"] : 1), log_of(blocks),
+               log_of(stages), log_of(splits), log_of(sliced ? c.slices : 1), log_of(blocks),
                std::min(blocks, 1.0), rounds(waves), rounds(blocks), log_of(steps), p.m / (row_tiles * rows),
                p.n / (column_tiles * columns), std::min(stages / steps, 2.0),
                log_of(steps * std::ceil(blocks)), log_of(steps * std::ceil(waves)));
-  features.add(sliced, c["resident"] > 1, c.has("alternate"), c.has("handed"), c.has("stays"),
-               c.has("cluster"), p.half, p.tf32, c.has("simt") || c.kernel() == "conv_simt", wgmma, mma,
+  features.add(sliced, c.resident > 1, is_ping_pong(c), hands_over_epilogue(c), keeps_x_stationary(c),
+               splits_in_cluster(c), p.half, p.tf32, simt || candidate.kernel == "conv_simt", wgmma, mma,
                is_tile(16, 16), is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
                is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);
 }
 
-void add_matmul_features(const ProblemKey& key, const Words& c, Features& features) {
+void add_matmul_features(const ProblemKey& key, const std::optional<MatmulWay>& way, Features& features) {
+  constexpr MatmulWay kPlain{.block_m = kSingleSide, .block_n = kSingleSide, .stages = 1};
+  const MatmulWay& c = way ? *way : kPlain;
   const KeyOperand &x = key.inputs[0], &y = key.inputs[1];
   const double fetched_x = comes_by_elements(x), fetched_y = comes_by_elements(y);
   constexpr int64_t kLine = 128;
   features.add(is_transposed(x), is_transposed(y), fetched_x, fetched_y,
                log_of(row_alignment(key.outputs[0])), std::fmod(pitch(x), kLine) == 0,
-               std::fmod(pitch(y), kLine) == 0, (fetched_x + fetched_y) * log_of(c["stages"]),
-               (fetched_x * c.rows(16) + fetched_y * c.columns(16)) / 64);
+               std::fmod(pitch(y), kLine) == 0, (fetched_x + fetched_y) * log_of(c.stages),
+               (fetched_x * c.block_m + fetched_y * c.block_n) / 64);
 }
 
-void add_conv_features(const ProblemKey& key, const Words& c, Features& features) {
+void add_conv_features(const ProblemKey& key, const Candidate& candidate, const Way& way,
+                       Features& features) {
   const KeyOperand &x = key.inputs[0], &y = key.inputs[1];
   const double groups = param(key, 1), channels = size(x, 1);
+  const auto* conv = std::get_if<ConvWay>(&way);
   features.add(log_of(last(y, 1)), param(key, 3) > 1, std::fmod(channels / groups, 8) == 0, groups > 1,
-               size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels), c.has("boxes"),
-               c.kernel() == "conv_depthwise");
+               size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels),
+               conv != nullptr && conv->loads == ConvLoads::boxes, candidate.kernel == "conv_depthwise");
 }
 
-void add_attention_features(const ProblemKey& key, const Words& c, Features& features) {
+void add_attention_features(const ProblemKey& key, const Candidate& candidate, const Way& way,
+                            Features& features) {
   const KeyOperand &q = key.inputs[0], &k = key.inputs[1];
   const double heads = size(q, 0) * size(q, 1), queries = last(q, 2), depth = last(q, 1), keys = last(k, 2);
-  const double rows = c.rows(64), columns = c.columns(64);
+  const auto* known = std::get_if<AttentionWay>(&way);
+  const AttentionWay c = known != nullptr ? *known : AttentionWay();
+  const auto is_by = [&](AttentionUnit unit) { return known != nullptr && c.unit == unit; };
+  const double rows = c.rows, columns = c.keys;
   const double blocks = heads * std::ceil(queries / rows) / key.units, tiles = std::ceil(keys / columns);
   features.add(log_of(heads), log_of(queries), log_of(keys), log_of(depth), log_of(size(q, 1) / size(k, 1)),
                log_of(rows), log_of(columns), log_of(blocks), rounds(blocks), std::min(blocks, 1.0),
                log_of(tiles), keys / (tiles * columns), queries / (std::ceil(queries / rows) * rows),
-               log_of(c["cluster"]), log_of(tiles * std::ceil(blocks)));
-  features.add(depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, c.has("wgmma"), c.has("mma"),
-               c.has("split"), c.has("short"), c.kernel() == "attention_mma", c.kernel() == "attention_simt");
+               log_of(c.cluster), log_of(tiles * std::ceil(blocks)));
+  features.add(depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, is_by(AttentionUnit::kWgmma),
+               is_by(AttentionUnit::kMma), is_by(AttentionUnit::kSplit), is_by(AttentionUnit::kShort),
+               candidate.kernel == "attention_mma", candidate.kernel == "attention_simt");
 }
 
 // One hidden layer of rectifiers: a row of weights for each feature, the units' biases, those of their
@@ -204,7 +183,8 @@ double result_of(const ProblemKey& key, const std::vector<double>& features) {
 // What is gained by more than the call alone, no time of it alone shows: products of sliced.cuh may share a
 // launch with others, and attention of one query makes its own inputs (join_inputs) in some ways only.
 bool gains_in_company(const ProblemKey& key, const Candidate& first) {
-  return Words(first).has("slices") || (key.op == "attention" && last(key.inputs[0], 2) == 1);
+  const std::optional<MatmulWay> product = product_way(first.way);
+  return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
 std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
@@ -257,14 +237,15 @@ bool is_like_measured(const ProblemKey& key) {
 
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate,
                                    const Candidate& first) {
-  const Words words(candidate);
+  const Way& way = candidate.way;
+  const std::optional<MatmulWay> product = product_way(way);
   Features features;
   if (key.op == "attention") {
-    add_attention_features(key, words, features);
+    add_attention_features(key, candidate, way, features);
   } else {
-    add_product_features(product_of(key), words, key.units, features);
-    if (key.op == "conv") add_conv_features(key, words, features);
-    if (key.op == "matmul") add_matmul_features(key, words, features);
+    add_product_features(product_of(key), candidate, product, key.units, features);
+    if (key.op == "conv") add_conv_features(key, candidate, way, features);
+    if (key.op == "matmul") add_matmul_features(key, product, features);
   }
   features.add(log_of(candidate.microseconds),
                std::min(log_of(candidate.microseconds / first.microseconds), 4.0));

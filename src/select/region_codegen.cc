@@ -362,10 +362,9 @@ class RegionCompiler {
 
   void emit_sum(ValueId source, DType dtype, size_t output) {
     const int s = ready_stage(source);
-    TileInstr store{TileOp::store, TileType::f32};
+    TileInstr store{TileOp::store_sum, TileType::f32};
     store.a = use(source, s);
     store.operand = static_cast<int16_t>(program_.inputs.size() + output);
-    store.imm_i = 1;
     program_.outputs.push_back(dtype);
     stage(s).push_back(store);
   }

@@ -44,7 +44,7 @@ void add_library_candidates(std::vector<TuneProblem>& problems, int count) {
     for (const Candidate& own : problem.candidates) best = std::min(best, own.microseconds);
     // There is no estimate of a library: its candidates count as fast as the best own one.
     for (const LibraryCall& call : advised_calls(*form, *plain_step(problem.call), count))
-      problem.candidates.push_back({std::string(library_kernel(call)), to_string(call), best});
+      problem.candidates.push_back({std::string(library_kernel(call)), {}, best, call});
   }
 }
 

@@ -234,7 +234,7 @@ std::optional<Trial> TrialMaker::reference(const TuneProblem& problem) const {
   const bool half = is_half(call.inputs[0].dtype);
   call.what = RowCall(*own_row(call));
   RowCall& row = *row_call(call);
-  row.way.clear();
+  row.way = {};
   for (auto* list : {&call.inputs, &call.outputs, &trial.operands, &trial.outputs})
     for (Window& w : *list) w.dtype = raised(w.dtype, half);
   if (problem.region) {

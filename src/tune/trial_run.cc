@@ -117,14 +117,14 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
       const RowCall& row = *own_row(call);
       Step step;
       step.kernel = row.row;
-      step.variant = row.way;
+      step.variant = to_string(row.way);
       for (const Window& w : call.inputs)
         step.inputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
       for (const Window& w : call.outputs)
         step.outputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
       if (const auto* library = std::get_if<LibraryRun>(&call.what))
         step.library = {library->text, index_of(kLibraryRoot, 0)};
-      step.params = row.params;
+      step.params = plan_params(row);
       step.fparams = row.fparams;
       step.origin = origin_text(call);
       if (launches.empty()) {

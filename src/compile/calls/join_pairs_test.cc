@@ -175,7 +175,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
       calls_of(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
   ASSERT_TRUE(joined(forced));
   EXPECT_EQ(forced[0].choice.source, ChoiceSource::kForced);
-  EXPECT_EQ(row_call(forced[0])->way, "wgmma 256x128 stages 4 warpgroups 2");
+  EXPECT_EQ(to_string(row_call(forced[0])->way), "wgmma 256x128 stages 4 warpgroups 2");
   const ProblemKey key = calls_of(program)[0].choice.key.value();
   const auto recorded = [&](const std::string& choice) {
     Records records;
@@ -186,7 +186,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
   const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
   ASSERT_TRUE(joined(calls));
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
-  EXPECT_EQ(row_call(calls[0])->way, "wgmma 256x128 stages 4 warpgroups 2");
+  EXPECT_EQ(to_string(row_call(calls[0])->way), "wgmma 256x128 stages 4 warpgroups 2");
 }
 
 std::vector<Net> nets() {
@@ -226,13 +226,13 @@ std::vector<Net> nets() {
 }
 
 // A way of the products apart that adds in the pair's order: the same instructions, K in one piece.
-std::string apart_as(const std::string& pair, const Program& program) {
-  const std::string family = pair.starts_with("wgmma") ? "wgmma" : "mma";
+std::string apart_as(const Way& pair, const Program& program) {
+  const MatmulFamily family = family_of(std::get<MatmulWay>(pair));
   const SelectedCalls s = select_calls(program, TestDevice::get().target.c_str());
   for (const Candidate& candidate : s.calls.calls[0].choice.candidates) {
-    const std::string& variant = candidate.variant;
-    const auto has = [&](const char* text) { return variant.find(text) != std::string::npos; };
-    if (variant.starts_with(family) && !has("splits") && !has("slices") && !has("warpgroups 1"))
+    const auto* way = std::get_if<MatmulWay>(&candidate.way);
+    if (way != nullptr && family_of(*way) == family && split_parts(*way) == 1 && !is_sliced(*way) &&
+        way->warpgroups != 1)
       return to_string(candidate);
   }
   return "";
@@ -245,7 +245,7 @@ void compare(const Net& net, const Candidate& way) {
   CompileOptions joint, apart;
   joint.target = apart.target = TestDevice::get().target;
   joint.forced = {{"*", to_string(way)}};
-  apart.forced = {{"matmul", apart_as(way.variant, program)}};
+  apart.forced = {{"matmul", apart_as(way.way, program)}};
   apart.skip_passes.insert(kJoinPairs);
   Artifact one = compile(program, joint), two = compile(program, apart);
   EXPECT_EQ(count_steps(one, "matmul_pair"), 1u);

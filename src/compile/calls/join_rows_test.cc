@@ -97,7 +97,7 @@ TEST(JoinRows, ChoicesDecide) {
   const std::vector<KernelCall> calls = calls_of(small, "sm_90", {{"*", "matmul_rows"}});
   ASSERT_EQ(joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kForced);
-  EXPECT_EQ(row_call(calls[0])->way, calls[0].choice.candidates[calls[0].choice.chosen].variant);
+  EXPECT_EQ(row_call(calls[0])->way, calls[0].choice.candidates[calls[0].choice.chosen].way);
 }
 
 // A record of the product's problem decides: one of the joined kernel joins where estimates would not, one of
@@ -147,10 +147,11 @@ const std::vector<Case>& cases() {
 // A candidate of the product that adds in the order of the joined kernel.
 std::string unsplit(const Program& program) {
   for (const KernelCall& call : calls_of(program, "sm_90", {{"matmul", "matmul_tensor_core"}}))
-    for (const Candidate& candidate : call.choice.candidates)
-      if (is_row(call, "matmul_tensor_core") && candidate.variant.starts_with("wgmma") &&
-          candidate.variant.find("splits") == std::string::npos)
+    for (const Candidate& candidate : call.choice.candidates) {
+      const auto* way = std::get_if<MatmulWay>(&candidate.way);
+      if (is_row(call, "matmul_tensor_core") && way != nullptr && is_wgmma(*way) && split_parts(*way) == 1)
         return to_string(candidate);
+    }
   return "";
 }
 

@@ -68,8 +68,7 @@ TEST(JoinSums, OfWhatAProductStores) {
   EXPECT_EQ(product.outputs[1].strides, (std::vector<Dim>{Dim(0), Dim(1)}));
   const TileInstr& last =
       calls.programs[static_cast<size_t>(row_call(product)->programs[0].index)].stages[0].back();
-  EXPECT_EQ(last.op, TileOp::store);
-  EXPECT_EQ(last.imm_i, 1);
+  EXPECT_EQ(last.op, TileOp::store_sum);
 }
 
 TEST(JoinSums, NotOfFewRowsNorOnOtherTargets) {
@@ -85,8 +84,8 @@ TEST(JoinSums, AProductThatCannotStaysApart) {
   const Program program = network(DType::f16, {4096, 768, 512});
   const Calls calls = calls_of(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
-    const bool whole =
-        candidate.variant.starts_with("wgmma") && candidate.variant.find("splits") == std::string::npos;
+    const auto* way = std::get_if<MatmulWay>(&candidate.way);
+    const bool whole = way != nullptr && is_wgmma(*way) && split_parts(*way) == 1;
     EXPECT_EQ(joins(calls_of(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
         << to_string(candidate);
   }
@@ -110,7 +109,9 @@ TEST(JoinSums, OfOneResultOfAProduct) {
   ASSERT_NE(product_of(calls), nullptr);
   const auto& stage =
       calls.programs[static_cast<size_t>(row_call(*product_of(calls))->programs[0].index)].stages[0];
-  EXPECT_EQ(std::count_if(stage.begin(), stage.end(), is_sum_over_rows), 1);
+  EXPECT_EQ(
+      std::count_if(stage.begin(), stage.end(), [](const TileInstr& i) { return i.op == TileOp::store_sum; }),
+      1);
 }
 
 // One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.
@@ -119,10 +120,13 @@ std::vector<Candidate> ways(const Program& program) {
   std::array<bool, 4> seen{};
   const Calls calls = calls_of(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
-    const auto has = [&](const char* word) { return candidate.variant.find(word) != std::string::npos; };
-    if (!candidate.variant.starts_with("wgmma") || has("splits")) continue;
-    const size_t way = has("alternate") ? 1 : !has("handed") ? 0 : has("128x256") ? 3 : 2;
-    if (!std::exchange(seen[way], true)) found.push_back(candidate);
+    const auto* way = std::get_if<MatmulWay>(&candidate.way);
+    if (way == nullptr || !is_wgmma(*way) || split_parts(*way) > 1) continue;
+    const size_t kind = is_ping_pong(*way)              ? 1
+                        : !hands_over_epilogue(*way)    ? 0
+                        : has_three_storing_warps(*way) ? 3
+                                                        : 2;
+    if (!std::exchange(seen[kind], true)) found.push_back(candidate);
   }
   return found;
 }

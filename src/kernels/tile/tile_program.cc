@@ -83,6 +83,7 @@ class Checker {
       case TileOp::load:
         return check_load(instr);
       case TileOp::store:
+      case TileOp::store_sum:
         return check_store(instr);
       case TileOp::store_scalar:
         return check_store_scalar(instr);
@@ -119,6 +120,7 @@ class Checker {
   }
 
   void check_store(const TileInstr& instr) {
+    if (instr.imm_i != 0) fail(instr, "a store has no number");
     read(instr, instr.a, instr.type, false);
     output_of(instr);
   }
@@ -201,7 +203,7 @@ std::string number_text(double value) {
 
 std::string instr_text(const TileInstr& instr) {
   const TileOpInfo& info = tile_op_info(instr.op);
-  const bool stores = instr.op == TileOp::store || instr.op == TileOp::store_scalar;
+  const bool stores = instr.op >= TileOp::store && instr.op <= TileOp::store_sum;
   std::string text = stores ? "t" + std::to_string(instr.operand) : place(instr.dst);
   text += " = " + std::string(info.name) + "." + std::string(kTypeNames[static_cast<size_t>(instr.type)]);
   const int16_t sources[] = {instr.a, instr.b, instr.c};
@@ -285,7 +287,7 @@ bool tile_type_stores(TileType type, DType dtype) {
 
 bool sums_rows(const TileProgram& program) {
   return std::any_of(program.stages.begin(), program.stages.end(), [](const auto& stage) {
-    return std::any_of(stage.begin(), stage.end(), is_sum_over_rows);
+    return std::any_of(stage.begin(), stage.end(), [](const auto& i) { return i.op == TileOp::store_sum; });
   });
 }
 

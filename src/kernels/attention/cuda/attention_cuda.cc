@@ -9,8 +9,8 @@ namespace aicf {
 
 namespace {
 
-std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
-  const bool simt = tile.unit == AttentionUnit::kSimt;
+std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
+  const bool simt = way.unit == AttentionUnit::kSimt;
   const int64_t unit = simt ? 16 / dtype_bytes(problem.inputs[0].dtype) : 8;
   const auto vector = [&](const CudaWindow& window, int64_t depth) {
     return has_vector_rows(window, unit) && (!simt || depth % unit == 0);
@@ -21,11 +21,11 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, cons
   text += ";\n  using Mask = ";
   text += sizes.has_mask ? cuda_type(problem.inputs[3].dtype) : "bool";
   text += ";\n" + constant("kHasMask", sizes.has_mask) +
-          constant("kMaskPerKey", mask_is_per_key(problem, sizes, tile)) + constant("kCausal", sizes.causal) +
+          constant("kMaskPerKey", mask_is_per_key(problem, sizes, way)) + constant("kCausal", sizes.causal) +
           constant("kWindow", sizes.window) + constant("kDepth", sizes.depth) +
           constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
-          constant("kSoftcap", problem.fparams[1]) + constant("kRows", int64_t{tile.rows}) +
-          constant("kKeys", int64_t{tile.keys}) + constant("kHeadGroup", head_group(problem, sizes)) +
+          constant("kSoftcap", problem.fparams[1]) + constant("kRows", int64_t{way.rows}) +
+          constant("kKeys", int64_t{way.keys}) + constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[0], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[1], sizes.depth)) +
           constant("kVectorV", vector(problem.inputs[2], sizes.value_depth)) +
@@ -54,68 +54,69 @@ struct Unit {
   int block;
 };
 
-std::string suffix(const CudaProblem& problem, const AttentionTile& tile) {
-  return "_" + std::string(dtype_name(problem.inputs[0].dtype)) + "_" + std::to_string(tile.rows) + "x" +
-         std::to_string(tile.keys);
+std::string suffix(const CudaProblem& problem, const AttentionWay& way) {
+  return "_" + std::string(dtype_name(problem.inputs[0].dtype)) + "_" + std::to_string(way.rows) + "x" +
+         std::to_string(way.keys);
 }
 
-bool is_single(const AttentionSizes& sizes, const AttentionTile& tile) {
-  return sizes.most_keys <= static_cast<double>(tile.keys);
+bool is_single(const AttentionSizes& sizes, const AttentionWay& way) {
+  return sizes.most_keys <= static_cast<double>(way.keys);
 }
 // Whether parts go to the workspace.
-bool combines(const AttentionSizes& sizes, const AttentionTile& tile) {
-  return tile.unit == AttentionUnit::kSplit && tile.cluster == 1 && !is_single(sizes, tile);
+bool combines(const AttentionSizes& sizes, const AttentionWay& way) {
+  return way.unit == AttentionUnit::kSplit && way.cluster == 1 && !is_single(sizes, way);
 }
 // As split_parts.cuh counts them.
-Dim part_count(const AttentionSizes& sizes, const AttentionTile& tile) {
-  const Dim keys(tile.keys), tiles(tile.tiles);
+Dim part_count(const AttentionSizes& sizes, const AttentionPlan& plan) {
+  const Dim keys(plan.way.keys), tiles(plan.tiles);
   if (sizes.window == 0) return max(ceildiv(sizes.keys, keys * tiles), Dim(1));
   const Dim first = max(sizes.keys - sizes.queries - Dim(sizes.window - 1), Dim(0));
   return ceildiv(max(ceildiv(sizes.keys, keys), Dim(1)) - floordiv(first, keys), tiles);
 }
-std::string split_name(const AttentionSizes& sizes, const AttentionTile& tile) {
-  return is_single(sizes, tile) ? "kSingle" : tile.cluster > 1 ? "kCluster" : "kWorkspace";
+std::string split_name(const AttentionSizes& sizes, const AttentionWay& way) {
+  return is_single(sizes, way) ? "kSingle" : way.cluster > 1 ? "kCluster" : "kWorkspace";
 }
 
-Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
-  const std::string name = suffix(problem, tile), keys = std::to_string(tile.keys);
-  switch (tile.unit) {
+Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
+  const AttentionWay& way = plan.way;
+  const bool roped = made_input(problem) != nullptr;
+  const std::string name = suffix(problem, way), keys = std::to_string(way.keys);
+  switch (way.unit) {
     case AttentionUnit::kSimt:
       return {"attention/cuda/simt.cuh", "attention_simt" + name, "attend_simt(call)", 256};
     case AttentionUnit::kMma:
       return {"attention/cuda/mma.cuh", "attention_mma" + name,
-              "attend_mma<Traits, " + std::to_string(tile.warps) + ", " +
-                  std::to_string(tile.rows / tile.warps / 16) + ">(call)",
-              32 * tile.warps};
+              "attend_mma<Traits, " + std::to_string(plan.warps) + ", " +
+                  std::to_string(way.rows / plan.warps / 16) + ">(call)",
+              32 * plan.warps};
     case AttentionUnit::kSplit:
-      return {problem.made != nullptr ? "attention/cuda/roped.cuh" : "attention/cuda/split.cuh",
-              "attention_split" + name + (problem.made != nullptr ? "_roped" : ""),
-              "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, tile) + ", " +
-                  std::to_string(tile.tiles) + ", " + std::to_string(tile.stages) + ">(call, " +
-                  (combines(sizes, tile) ? "workspace" : "nullptr") +
-                  (problem.made != nullptr ? ", rope)" : ")"),
+      return {roped ? "attention/cuda/roped.cuh" : "attention/cuda/split.cuh",
+              "attention_split" + name + (roped ? "_roped" : ""),
+              "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, way) + ", " +
+                  std::to_string(plan.tiles) + ", " + std::to_string(plan.stages) + ">(call, " +
+                  (combines(sizes, way) ? "workspace" : "nullptr") + (roped ? ", rope)" : ")"),
               128};
     case AttentionUnit::kShort:
       return {"attention/cuda/short.cuh", "attention_short" + name, "attend_short(call, map0, map1, map2)",
               128};
     case AttentionUnit::kWgmma:
       return {"attention/cuda/wgmma.cuh", "attention_wgmma" + name,
-              "attend_hopper(call, all_heads, {map0, map1, map2})", 128 * (tile.rows / 64 + 1)};
+              "attend_hopper(call, all_heads, {map0, map1, map2})", 128 * (way.rows / 64 + 1)};
   }
   AICF_CHECK(false, "an attention unit without a kernel");
 }
 
 // What a kernel that takes in the rope reads before the launches before it have ended, by its numbers:
-// caches, mask and position, if all of them are settled.
+// caches, mask and position, if all of them are ready.
 std::vector<int32_t> early_inputs(const CudaProblem& problem, const MadeInput& made) {
   std::vector<int32_t> early;
-  bool settled = made.problem->inputs[kRopePosition].settled;
+  bool ready = made.problem->inputs[kRopePosition].ready;
   for (size_t i = 1; i < problem.inputs.size(); ++i) {
     early.push_back(static_cast<int32_t>(i));
-    settled = settled && problem.inputs[i].settled;
+    ready = ready && problem.inputs[i].ready;
   }
   early.push_back(made.inputs[kRopePosition]);
-  return settled ? early : std::vector<int32_t>();
+  return ready ? early : std::vector<int32_t>();
 }
 
 // Defines `rope` from the operands that the whole kernel has of the call.
@@ -144,69 +145,69 @@ int min_blocks(const AttentionSizes& sizes, AttentionUnit unit) {
   return unit == AttentionUnit::kShort ? (short_width(sizes) == 32 ? 4 : 3) : 0;
 }
 
-std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const AttentionTile& tile) {
+std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const AttentionWay& way) {
   std::vector<TensorMapSpec> maps;
-  if (tile.unit != AttentionUnit::kWgmma && tile.unit != AttentionUnit::kShort) return maps;
-  const auto columns = static_cast<int32_t>(tile.unit == AttentionUnit::kShort ? short_width(sizes) : 64);
+  if (way.unit != AttentionUnit::kWgmma && way.unit != AttentionUnit::kShort) return maps;
+  const auto columns = static_cast<int32_t>(way.unit == AttentionUnit::kShort ? short_width(sizes) : 64);
   for (int32_t operand = 0; operand < 3; ++operand)
-    maps.push_back(
-        {operand, {3, 2, 1, 0}, {columns, operand == 0 ? tile.rows : tile.keys, 1, 1}, 2 * columns});
+    maps.push_back({operand, {3, 2, 1, 0}, {columns, operand == 0 ? way.rows : way.keys, 1, 1}, 2 * columns});
   return maps;
 }
 
 }  // namespace
 
-CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
+CudaCode attention_code(const CudaProblem& problem, const AttentionWay& way) {
   const AttentionSizes sizes = sizes_of(problem);
-  const Unit unit = unit_of(problem, sizes, tile);
+  const AttentionPlan plan = resolve(way, problem);
+  const MadeInput* made = made_input(problem);
+  const Unit unit = unit_of(problem, sizes, plan);
   const Dim heads = sizes.batch * sizes.heads;
-  const bool split = tile.unit == AttentionUnit::kSplit, uses_workspace = combines(sizes, tile);
+  const bool split = way.unit == AttentionUnit::kSplit, uses_workspace = combines(sizes, way);
 
   CudaParams params;
   std::string call_text = call(problem, sizes, params);
   CudaLaunch launch;
-  if (problem.made != nullptr) {
-    launch.early_inputs = early_inputs(problem, *problem.made);
-    call_text += rope_text(*problem.made, !launch.early_inputs.empty(), params);
+  if (made != nullptr) {
+    launch.early_inputs = early_inputs(problem, *made);
+    call_text += rope_text(*made, !launch.early_inputs.empty(), params);
   }
-  if (tile.unit == AttentionUnit::kWgmma) call_text += all_heads(sizes, params);
-  const CudaProblem& kernel = problem.made != nullptr ? *problem.made->kernel : problem;
+  if (way.unit == AttentionUnit::kWgmma) call_text += all_heads(sizes, params);
+  const CudaProblem& kernel = made != nullptr ? *made->kernel : problem;
   launch.function = unit.name;
   launch.block = unit.block;
-  launch.shared_bytes = attention_shared_bytes(problem, sizes, tile);
+  launch.shared_bytes = plan.shared_bytes;
   launch.params = params.dims();
-  launch.reports_errors = problem.made != nullptr;
-  launch.grid[0] = heads * ceildiv(sizes.queries, Dim(tile.rows));
-  if (tile.unit == AttentionUnit::kWgmma) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
-  AICF_CHECK(launch.shared_bytes <= shared_limit(problem.arch), "attention tile beyond shared memory");
-  launch.tensor_maps = tensor_maps(sizes, tile);
+  launch.reports_errors = made != nullptr;
+  launch.grid[0] = heads * ceildiv(sizes.queries, Dim(way.rows));
+  if (way.unit == AttentionUnit::kWgmma) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
+  launch.tensor_maps = tensor_maps(sizes, way);
 
   CudaCode code;
-  if (tile.unit == AttentionUnit::kMma || tile.unit == AttentionUnit::kWgmma)
+  if (way.unit == AttentionUnit::kMma || way.unit == AttentionUnit::kWgmma)
     code.compile_cost = kLongToCompile;
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
-                traits(problem, sizes, tile) + "\n";
+                traits(problem, sizes, way) + "\n";
   if (split) {
-    const Dim splits = uses_workspace ? part_count(sizes, tile) : Dim(tile.cluster);
-    launch.cluster = tile.cluster;
+    const Dim splits = uses_workspace ? part_count(sizes, plan) : Dim(way.cluster);
+    launch.cluster = way.cluster;
     launch.grid[0] =
-        sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(tile.rows)) * splits;
+        sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(way.rows)) * splits;
     if (uses_workspace)
       code.workspace_bytes =
           heads * sizes.queries * splits * Dim((padded_columns(sizes.value_depth) + 2) * 4);
   }
   code.source +=
-      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, tile.unit));
+      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, way.unit));
   code.launches.push_back(launch);
   if (uses_workspace) {
     CudaLaunch combine;
-    combine.function = "attention_combine" + suffix(problem, tile);
+    combine.function = "attention_combine" + suffix(problem, way);
     combine.block = 128;
     combine.params = params.dims();
     combine.grid[0] = heads * sizes.queries;
     code.source += "\n" + function_text(kernel, combine, true, call_text,
-                                        "combine_splits<Traits, " + std::to_string(tile.keys) + ", " +
-                                            std::to_string(tile.tiles) + ">(call, workspace)");
+                                        "combine_splits<Traits, " + std::to_string(way.keys) + ", " +
+                                            std::to_string(plan.tiles) + ">(call, workspace)");
     code.launches.push_back(combine);
   }
   return code;
@@ -215,8 +216,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionTile& tile) {
 bool takes_rope(const CudaProblem& attention, const CudaProblem& rope) {
   constexpr double kMostGroup = 16;  // heads of one tile of rows
   const AttentionSizes sizes = sizes_of(attention);
-  const AttentionTile tile = attention_wgmma_tile(attention);
-  return sizes.window == 0 && tile.unit == AttentionUnit::kSplit && !combines(sizes, tile) &&
+  const AttentionWay way = attention_wgmma_way(attention);
+  return sizes.window == 0 && way.unit == AttentionUnit::kSplit && !combines(sizes, way) &&
          sizes.queries == Dim(1) && sizes.most_group <= kMostGroup && attention.outputs.size() == 1 &&
          rope.replaces(5) && rope.replaces(6);
 }
@@ -233,10 +234,10 @@ bool can_run_attention_simt(const Problem& problem) {
 }
 
 CudaCode generate_attention_simt(const CudaProblem& problem) {
-  return attention_code(problem, attention_tile(problem, AttentionUnit::kSimt));
+  return attention_code(problem, attention_way(problem, AttentionUnit::kSimt));
 }
 CudaCode generate_attention_mma(const CudaProblem& problem) {
-  return attention_code(problem, attention_tile(problem, AttentionUnit::kMma));
+  return attention_code(problem, attention_way(problem, AttentionUnit::kMma));
 }
 
 }  // namespace aicf

@@ -147,14 +147,14 @@ TEST(AttentionCuda, HopperKernelCompiles) {
     if (dtype == DType::bf16) add_mask(p, dense(DType::f32, {4, 1, 1, t}));
     p.ranges = &ranges;
     p.arch = 90;
-    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
-    ASSERT_EQ(tile.unit, AttentionUnit::kWgmma);
-    const CudaCode code = attention_code(p, tile);
+    const AttentionWay way = attention_way(p, AttentionUnit::kWgmma);
+    ASSERT_EQ(way.unit, AttentionUnit::kWgmma);
+    const CudaCode code = attention_code(p, way);
     ASSERT_EQ(code.launches.size(), 1u);
     EXPECT_EQ(code.launches[0].tensor_maps.size(), 3u);
     sources.push_back(code.source);
     p.params.emplace_back(500);
-    sources.push_back(attention_code(p, attention_tile(p, AttentionUnit::kWgmma)).source);
+    sources.push_back(attention_code(p, attention_way(p, AttentionUnit::kWgmma)).source);
   }
   AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(sources, "sm_90a")) EXPECT_FALSE(image.empty());
@@ -168,10 +168,10 @@ TEST(AttentionCuda, ShortSequencesCompile) {
     CudaProblem p = problem;
     p.ranges = &ranges;
     p.arch = 90;
-    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
-    EXPECT_EQ(tile.unit, AttentionUnit::kShort);
-    EXPECT_EQ(tile.rows, rows);
-    const CudaCode code = attention_code(p, tile);
+    const AttentionWay way = attention_way(p, AttentionUnit::kWgmma);
+    EXPECT_EQ(way.unit, AttentionUnit::kShort);
+    EXPECT_EQ(way.rows, rows);
+    const CudaCode code = attention_code(p, way);
     EXPECT_EQ(code.launches.size(), 1u);
     EXPECT_LE(4 * (code.launches[0].shared_bytes + 1024),
               shared_limit(90) + 1024);  // four in a multiprocessor
@@ -218,9 +218,9 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
     CudaProblem p = problem_of(c.dtype, c.q, c.kv_heads, c.keys, c.q[3].require_constant("depth"), false);
     p.ranges = &ranges;
     p.arch = 90;
-    const AttentionTile tile = attention_tile(p, AttentionUnit::kWgmma);
-    EXPECT_EQ(tile.unit, c.unit) << c.what;
-    const CudaCode code = attention_code(p, tile);
+    const AttentionWay way = attention_way(p, AttentionUnit::kWgmma);
+    EXPECT_EQ(way.unit, c.unit) << c.what;
+    const CudaCode code = attention_code(p, way);
     EXPECT_EQ(code.launches.size(), c.launches) << c.what;
     // Blocks of a multiprocessor that registers are left for.
     const std::string blocks = c.unit == AttentionUnit::kWgmma   ? ", 1)"
@@ -230,10 +230,10 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
               std::string::npos)
         << c.what;
     p.arch = 80;
-    const AttentionTile plain_tile = attention_tile(p, AttentionUnit::kWgmma);
-    EXPECT_NE(plain_tile.unit, AttentionUnit::kWgmma) << c.what;
-    EXPECT_NE(plain_tile.unit, AttentionUnit::kShort) << c.what;
-    EXPECT_EQ(attention_code(p, plain_tile).launches.size(), c.launches_sm_80) << c.what;
+    const AttentionWay plain = attention_way(p, AttentionUnit::kWgmma);
+    EXPECT_NE(plain.unit, AttentionUnit::kWgmma) << c.what;
+    EXPECT_NE(plain.unit, AttentionUnit::kShort) << c.what;
+    EXPECT_EQ(attention_code(p, plain).launches.size(), c.launches_sm_80) << c.what;
   }
 }
 
@@ -245,16 +245,16 @@ TEST(AttentionCuda, EveryVariantIsAnotherTileAndTheFirstIsTheChoice) {
     const std::string chosen = row.generate(p).source;
     std::vector<std::string> texts;
     for (const KernelVariant& variant : cuda_variants(row, p)) {
-      p.variant = variant.name;
-      EXPECT_GT(variant.microseconds, 0) << variant.name;
-      EXPECT_LE(row.generate(p).launches[0].shared_bytes, shared_limit(90)) << variant.name;
+      p.way = variant.way;
+      EXPECT_GT(variant.microseconds, 0) << to_string(variant.way);
+      EXPECT_LE(row.generate(p).launches[0].shared_bytes, shared_limit(90)) << to_string(variant.way);
       texts.push_back(row.generate(p).source);
     }
     ASSERT_GT(texts.size(), 1u);
     EXPECT_EQ(texts.front(), chosen);
     std::sort(texts.begin(), texts.end());
     EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
-    p.variant = "mma 8x8";
+    p.way = AttentionWay{AttentionUnit::kMma, 16, 16};
     EXPECT_THROW(row.generate(p), InternalError);
   }
 }
@@ -268,7 +268,7 @@ TEST(AttentionCuda, WindowsDecideTheCode) {
     if (window > 0) p.params.emplace_back(window);
     p.ranges = &ranges;
     p.arch = 90;
-    return attention_code(p, attention_tile(p, AttentionUnit::kWgmma)).source;
+    return attention_code(p, attention_way(p, AttentionUnit::kWgmma)).source;
   };
   EXPECT_EQ(source(t, true, 4096), source(t, true, 0));
   EXPECT_EQ(source(t, false, 4096), source(t, false, 0));
@@ -279,7 +279,7 @@ TEST(AttentionCuda, WindowsDecideTheCode) {
     CudaProblem p = problem_of(DType::bf16, {1, 8, 1, 128}, 2, 32768, 128, true);
     if (window > 0) p.params.emplace_back(window);
     p.arch = 80;
-    const CudaCode code = attention_code(p, attention_tile(p, AttentionUnit::kMma));
+    const CudaCode code = attention_code(p, attention_way(p, AttentionUnit::kMma));
     return evaluate(code.launches[0].grid[0], {}) / 2;
   };
   EXPECT_EQ(parts(0), 32768 / (64 * 8));
@@ -294,7 +294,7 @@ TEST(AttentionCuda, VectorsReadRowsThatBeginWhereTheyMay) {
     CudaProblem good = problem_of(dtype, {2, 4, 64, 64}, 4, 64, 64, false);
     good.arch = 80;
     const auto reads = [&](const CudaProblem& problem, const char* operand) {
-      const std::string text = attention_code(problem, attention_tile(problem, AttentionUnit::kMma)).source;
+      const std::string text = attention_code(problem, attention_way(problem, AttentionUnit::kMma)).source;
       EXPECT_NE(text.find(constant(operand, true)) == std::string::npos,
                 text.find(constant(operand, false)) == std::string::npos);
       return text.find(constant(operand, true)) != std::string::npos;
@@ -316,7 +316,7 @@ TEST(AttentionCuda, WhatTheCopyEngineCannotDescribeGoesWithoutIt) {
   CudaProblem p = problem_of(DType::bf16, {4, 16, 512, 128}, 16, 512, 128, true);
   p.arch = 90;
   const auto unit = [&](const CudaProblem& problem) {
-    return attention_tile(problem, AttentionUnit::kWgmma).unit;
+    return attention_way(problem, AttentionUnit::kWgmma).unit;
   };
   ASSERT_EQ(unit(p), AttentionUnit::kWgmma);
   CudaProblem reversed = p, unaligned = p, repeated = p;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
+
 namespace aicf {
 
-bool mask_is_per_key(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+bool mask_is_per_key(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
   if (!sizes.has_mask) return false;
   const std::vector<Dim> strides = mask_strides(problem.inputs[3]);
-  const bool one_head = tile.unit != AttentionUnit::kSplit || sizes.group == Dim(1) || strides[1] == Dim(0);
+  const bool one_head = way.unit != AttentionUnit::kSplit || sizes.group == Dim(1) || strides[1] == Dim(0);
   return strides[2] == Dim(0) && one_head;
 }
 
@@ -22,37 +24,36 @@ namespace {
 
 int64_t half_row_bytes(int64_t columns) { return (padded_columns(columns) + 8) * 2; }
 
-int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionTile& tile) {
+int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
   const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
   const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
-  return bytes *
-         (tile.rows * stride(sizes.depth) + tile.keys * stride(std::max(sizes.depth, sizes.value_depth)) +
-          tile.rows * stride(tile.keys));
+  return bytes * (way.rows * stride(sizes.depth) +
+                  way.keys * stride(std::max(sizes.depth, sizes.value_depth)) + way.rows * stride(way.keys));
 }
 
 }  // namespace
 
 int64_t attention_shared_bytes(const CudaProblem& problem, const AttentionSizes& sizes,
-                               const AttentionTile& tile) {
-  const int64_t key_value = tile.keys * (half_row_bytes(sizes.depth) + half_row_bytes(sizes.value_depth));
-  const int64_t queries = tile.rows * half_row_bytes(sizes.depth);
-  switch (tile.unit) {
+                               const AttentionWay& way, int stages) {
+  const int64_t key_value = way.keys * (half_row_bytes(sizes.depth) + half_row_bytes(sizes.value_depth));
+  const int64_t queries = way.rows * half_row_bytes(sizes.depth);
+  switch (way.unit) {
     case AttentionUnit::kSimt:
-      return simt_shared(problem, sizes, tile);
+      return simt_shared(problem, sizes, way);
     case AttentionUnit::kMma:
-      return queries + key_value + (mask_is_per_key(problem, sizes, tile) ? 2 * 4 * tile.keys : 0);
+      return queries + key_value + (mask_is_per_key(problem, sizes, way) ? 2 * 4 * way.keys : 0);
     case AttentionUnit::kSplit:
-      return queries + std::max(tile.stages * key_value,
-                                4 * 16 * 4 * (padded_columns(sizes.value_depth) + 8) + 5 * 16 * 8);
+      return queries +
+             std::max(stages * key_value, 4 * 16 * 4 * (padded_columns(sizes.value_depth) + 8) + 5 * 16 * 8);
     case AttentionUnit::kWgmma: {
       constexpr int64_t kHalf = 128 * 128, kAlign = 1024, kStages = 2, kBarriers = 96;
       const int64_t depth = (sizes.depth + 63) / 64, value_depth = (sizes.value_depth + 63) / 64;
-      return kAlign + kStages * (tile.rows * 128 * depth + kHalf * (depth + value_depth)) + kBarriers;
+      return kAlign + kStages * (way.rows * 128 * depth + kHalf * (depth + value_depth)) + kBarriers;
     }
     case AttentionUnit::kShort: {
       constexpr int64_t kAlign = 1024, kBarriers = 16;
-      const int64_t mask = mask_is_per_key(problem, sizes, tile) ? 4 * tile.keys : 0;
-      return kAlign + (tile.rows + 2 * tile.keys) * 2 * short_width(sizes) + mask + kBarriers;
+      const int64_t mask = mask_is_per_key(problem, sizes, way) ? 4 * way.keys : 0;
+      return kAlign + (way.rows + 2 * way.keys) * 2 * short_width(sizes) + mask + kBarriers;
     }
   }
   return 0;
@@ -63,9 +64,9 @@ namespace {
 constexpr double kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
 
 // What fits in 99 KiB, the least of all architectures: the order of accumulation must not depend on them.
-AttentionTile simt_tile(const CudaProblem& problem, const AttentionSizes& sizes) {
+AttentionWay simt_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
-  AttentionTile tile{AttentionUnit::kSimt, 64, 64, 8};
+  AttentionWay tile{AttentionUnit::kSimt, 64, 64};
   if (problem.inputs[0].dtype == DType::f64)
     tile.rows = tile.keys = depth <= 32 ? 64 : depth <= 128 ? 32 : 16;
   else if (depth > 128)
@@ -79,31 +80,51 @@ AttentionTile simt_tile(const CudaProblem& problem, const AttentionSizes& sizes)
   return tile;
 }
 
+// Of a block with few rows: keys that it holds at once.
+int most_split_keys(const AttentionSizes& sizes) {
+  return std::max(sizes.depth, sizes.value_depth) > 128 ? 64 : 128;
+}
+
+// Keys that blocks of split rows see, from the tile on in which the first begins: tiles begin where they
+// would without a window.
+double split_keys(const AttentionSizes& sizes) {
+  return std::min(sizes.most_keys, seen_keys(sizes, sizes.most_queries) + most_split_keys(sizes) - 1);
+}
+
 // Up to 2,048 keys a cluster's eight blocks hold one tile each, or two of half the size in turn: one launch.
 // Longer sequences need more blocks than a cluster has.
-AttentionTile split_tile(const CudaProblem& problem, const AttentionSizes& sizes, int most_keys) {
-  AttentionTile tile{AttentionUnit::kSplit, 16, most_keys, 4};
-  if (sizes.most_keys <= most_keys) return tile;
+AttentionWay split_way(const CudaProblem& problem, const AttentionSizes& sizes) {
+  const int most_keys = most_split_keys(sizes);
+  AttentionWay way{AttentionUnit::kSplit, 16, most_keys};
+  if (sizes.most_keys <= most_keys) return way;
   constexpr int kCluster = 8;
-  // Tiles begin where they would without a window.
-  const double seen = std::min(sizes.most_keys, seen_keys(sizes, sizes.most_queries) + most_keys - 1);
+  const double seen = split_keys(sizes);
   const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
                           std::ceil(sizes.most_group * sizes.most_queries / 16);
   if (problem.arch >= 90 && seen <= 2048 && kCluster * clusters >= kMultiprocessors / 3.0) {
-    tile.cluster = kCluster;
-    if (seen <= kCluster * most_keys) return tile;
+    way.cluster = kCluster;
+    if (seen <= kCluster * most_keys) return way;
   }
-  tile.keys = 64;
-  if (tile.cluster == 1) tile.tiles = seen <= 2048 ? 1 : seen <= 8192 ? 4 : 8;
-  if (tile.cluster > 1 || tile.tiles > 1) tile.stages = 2;
-  if (attention_shared_bytes(problem, sizes, tile) > shared_limit(problem.arch)) tile.stages = 1;
-  return tile;
+  way.keys = 64;
+  return way;
 }
 
-AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) {
+// How the keys of split rows are taken: tiles of each part, of which as many are in flight as fit.
+void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionSizes& sizes) {
+  const AttentionWay& way = plan.way;
+  plan.warps = 4;
+  if (sizes.most_keys <= way.keys) return;
+  const double seen = split_keys(sizes);
+  if (way.cluster == 1) plan.tiles = seen <= 2048 ? 1 : seen <= 8192 ? 4 : 8;
+  const bool takes_several = way.cluster > 1 ? seen > way.cluster * way.keys : plan.tiles > 1;
+  plan.stages =
+      takes_several && attention_shared_bytes(problem, sizes, way, 2) <= shared_limit(problem.arch) ? 2 : 1;
+}
+
+AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
   const double heads = sizes.most_batch * sizes.most_heads;
-  const int most_keys = depth > 128 ? 64 : 128;  // that a block with few rows holds at once
+  const int most_keys = most_split_keys(sizes);
   // Keys of one tile of 64 leave half of a split one idle: 63 heads of 64 queries and keys took 3.7 us in
   // rows of 64, 4.6 split, 80 of 40 took 3.0 and 3.5.
   const double tiles = heads * std::ceil(sizes.most_queries / 64);
@@ -115,11 +136,11 @@ AttentionTile mma_tile(const CudaProblem& problem, const AttentionSizes& sizes) 
   const bool is_full = sizes.most_keys > most_keys && sizes.most_keys <= 2 * most_keys &&
                        heads * std::ceil(sizes.most_queries / 32) >= 4 * kMultiprocessors;
   if (is_short || (sizes.most_group * sizes.most_queries <= kFewRows && !is_full))
-    return split_tile(problem, sizes, most_keys);
-  AttentionTile tile{AttentionUnit::kMma, 64, 64, 4};
+    return split_way(problem, sizes);
+  AttentionWay tile{AttentionUnit::kMma, 64, 64};
   if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;
   if (sizes.most_queries <= 32)
-    tile.rows = 32, tile.warps = 2;
+    tile.rows = 32;
   else if (tile.keys == 64 && sizes.most_keys > 256 && depth <= 128 &&
            heads * std::ceil(sizes.most_queries / 128) >= 2 * kMultiprocessors)
     tile.rows = 128;
@@ -185,25 +206,37 @@ int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
 
 }  // namespace
 
-bool attention_tile_fits(const CudaProblem& problem, const AttentionTile& tile) {
+bool attention_way_fits(const CudaProblem& problem, const AttentionWay& way) {
   const AttentionSizes sizes = sizes_of(problem);
-  if (attention_shared_bytes(problem, sizes, tile) > shared_limit(problem.arch)) return false;
+  if (attention_shared_bytes(problem, sizes, way) > shared_limit(problem.arch)) return false;
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
-  if (tile.unit == AttentionUnit::kWgmma)
-    return can_use_wgmma(problem, sizes) && (tile.rows == 128 || depth <= 64);
-  if (tile.unit == AttentionUnit::kShort) return can_use_short(problem, sizes);
-  return tile.unit == AttentionUnit::kMma &&
-         (tile.keys == 64 ? tile.rows < 128 || depth <= 128 : depth <= 64 && sizes.most_keys <= tile.keys);
+  if (way.unit == AttentionUnit::kWgmma)
+    return can_use_wgmma(problem, sizes) && (way.rows == 128 || depth <= 64);
+  if (way.unit == AttentionUnit::kShort) return can_use_short(problem, sizes);
+  return way.unit == AttentionUnit::kMma &&
+         (way.keys == 64 ? way.rows < 128 || depth <= 128 : depth <= 64 && sizes.most_keys <= way.keys);
 }
 
-AttentionTile attention_tile(const CudaProblem& problem, AttentionUnit unit) {
+AttentionWay attention_way(const CudaProblem& problem, AttentionUnit unit) {
   const AttentionSizes sizes = sizes_of(problem);
-  if (unit == AttentionUnit::kSimt) return simt_tile(problem, sizes);
+  if (unit == AttentionUnit::kSimt) return simt_way(problem, sizes);
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
     return {AttentionUnit::kWgmma, wgmma_rows(sizes), 128};
   if (unit == AttentionUnit::kWgmma)
     if (const int rows = short_rows(problem, sizes)) return {AttentionUnit::kShort, rows, 128};
-  return mma_tile(problem, sizes);
+  return mma_way(problem, sizes);
+}
+
+AttentionPlan resolve(const AttentionWay& way, const CudaProblem& problem) {
+  AICF_CHECK(fault_of(way).empty(), std::string(fault_of(way)) + ": " + to_string(way));
+  const AttentionSizes sizes = sizes_of(problem);
+  AttentionPlan plan{way};
+  if (way.unit == AttentionUnit::kMma) plan.warps = way.rows <= 32 ? 2 : 4;
+  if (way.unit == AttentionUnit::kSplit) set_split(plan, problem, sizes);
+  plan.shared_bytes = attention_shared_bytes(problem, sizes, way, plan.stages);
+  AICF_CHECK(plan.shared_bytes <= shared_limit(problem.arch),
+             "attention beyond shared memory: " + to_string(way));
+  return plan;
 }
 
 }  // namespace aicf

@@ -10,37 +10,29 @@
 namespace aicf {
 namespace {
 
-std::string to_string(const AttentionTile& tile) {
-  static constexpr const char* kNames[] = {"simt", "mma", "split", "wgmma", "short"};
-  std::string text = std::string(kNames[static_cast<int>(tile.unit)]) + " " + std::to_string(tile.rows) +
-                     "x" + std::to_string(tile.keys);
-  if (tile.cluster > 1) text += " cluster " + std::to_string(tile.cluster);
-  return text;
-}
-
 // The row's choice first.
-std::vector<AttentionTile> tiles_of(const CudaProblem& problem) {
-  std::vector<AttentionTile> tiles{attention_tile(problem, AttentionUnit::kWgmma)};
-  for (const AttentionTile& tile :
-       {AttentionTile{AttentionUnit::kWgmma, 192, 128}, AttentionTile{AttentionUnit::kWgmma, 128, 128},
-        AttentionTile{AttentionUnit::kShort, 128, 128}, AttentionTile{AttentionUnit::kShort, 64, 128},
-        AttentionTile{AttentionUnit::kMma, 128, 64, 4}, AttentionTile{AttentionUnit::kMma, 64, 64, 4},
-        AttentionTile{AttentionUnit::kMma, 64, 128, 4}, AttentionTile{AttentionUnit::kMma, 32, 64, 2}})
-    if (attention_tile_fits(problem, tile) && !(tile == tiles.front())) tiles.push_back(tile);
-  return tiles;
+std::vector<AttentionWay> ways_of(const CudaProblem& problem) {
+  std::vector<AttentionWay> ways{attention_way(problem, AttentionUnit::kWgmma)};
+  for (const AttentionWay& way :
+       {AttentionWay{AttentionUnit::kWgmma, 192, 128}, AttentionWay{AttentionUnit::kWgmma, 128, 128},
+        AttentionWay{AttentionUnit::kShort, 128, 128}, AttentionWay{AttentionUnit::kShort, 64, 128},
+        AttentionWay{AttentionUnit::kMma, 128, 64}, AttentionWay{AttentionUnit::kMma, 64, 64},
+        AttentionWay{AttentionUnit::kMma, 64, 128}, AttentionWay{AttentionUnit::kMma, 32, 64}})
+    if (attention_way_fits(problem, way) && !(way == ways.front())) ways.push_back(way);
+  return ways;
 }
 
 // Multiply-adds of one multiprocessor per cycle, tiles that it works on at a time, and the rounds of tiles.
-double microseconds(const AttentionSizes& sizes, const AttentionTile& tile) {
+double microseconds(const AttentionSizes& sizes, const AttentionWay& way) {
   constexpr double kWgmma = 1300, kMma = 500, kStart = 3400;
-  const bool wgmma = tile.unit == AttentionUnit::kWgmma || tile.unit == AttentionUnit::kShort;
-  const double resident = tile.unit == AttentionUnit::kWgmma ? 1 : 3;
-  const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows);
+  const bool wgmma = way.unit == AttentionUnit::kWgmma || way.unit == AttentionUnit::kShort;
+  const double resident = way.unit == AttentionUnit::kWgmma ? 1 : 3;
+  const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / way.rows);
   const double rounds = std::ceil(tiles / (resident * static_cast<double>(kMultiprocessors))) * resident;
   // With a window all rows see about as many keys, causal or not.
   const double share = sizes.causal && sizes.window == 0 ? 0.5 : 1.0;
-  const double seen = share * std::ceil(seen_keys(sizes, tile.rows) / tile.keys) * tile.keys;
-  const double products = tile.rows * seen * static_cast<double>(sizes.depth + sizes.value_depth);
+  const double seen = share * std::ceil(seen_keys(sizes, way.rows) / way.keys) * way.keys;
+  const double products = way.rows * seen * static_cast<double>(sizes.depth + sizes.value_depth);
   return (kStart + rounds * products / (wgmma ? kWgmma : kMma)) / kCyclesPerMicrosecond;
 }
 
@@ -48,19 +40,19 @@ double microseconds(const AttentionSizes& sizes, const AttentionTile& tile) {
 
 std::vector<KernelVariant> attention_wgmma_variants(const CudaProblem& problem) {
   std::vector<KernelVariant> variants;
-  for (const AttentionTile& tile : tiles_of(problem))
-    variants.push_back({to_string(tile), microseconds(sizes_of(problem), tile)});
+  for (const AttentionWay& way : ways_of(problem))
+    variants.push_back({way, microseconds(sizes_of(problem), way)});
   return variants;
 }
 
-AttentionTile attention_wgmma_tile(const CudaProblem& problem) {
-  for (const AttentionTile& tile : tiles_of(problem))
-    if (problem.variant.empty() || problem.variant == to_string(tile)) return tile;
-  AICF_CHECK(false, "attention without this variant: " + problem.variant);
+AttentionWay attention_wgmma_way(const CudaProblem& problem) {
+  for (const AttentionWay& way : ways_of(problem))
+    if (!is_named(problem.way) || Way(way) == problem.way) return way;
+  AICF_CHECK(false, "attention that cannot run so: " + to_string(problem.way));
 }
 
 CudaCode generate_attention_wgmma(const CudaProblem& problem) {
-  return attention_code(problem, attention_wgmma_tile(problem));
+  return attention_code(problem, attention_wgmma_way(problem));
 }
 
 }  // namespace aicf

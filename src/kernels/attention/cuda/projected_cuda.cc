@@ -39,8 +39,8 @@ CudaProblem product_of(const CudaProblem& problem) {
   return product;
 }
 
-MatmulConfig config_of() {
-  return {.family = MatmulFamily::wgmma,
+MatmulWay way_of() {
+  return {.unit = MatmulUnit::wgmma,
           .block_m = static_cast<int>(kPositions),
           .block_n = static_cast<int>(3 * kPartColumns),
           .stages = 4,
@@ -112,16 +112,16 @@ double projected_attention_microseconds(const CudaProblem& problem) {
 
 std::vector<KernelVariant> matmul_attention_variants(const CudaProblem& problem) {
   if (!fits_projected_attention(problem)) return {};
-  return {{to_string(config_of()), projected_attention_microseconds(problem)}};
+  return {{way_of(), projected_attention_microseconds(problem)}};
 }
 
 CudaCode generate_matmul_attention(const CudaProblem& problem) {
   AICF_CHECK(fits_projected_attention(problem), "attention that cannot share its product's kernel");
   const CudaProblem product = product_of(problem);
-  const MatmulConfig config = config_of();
+  const MatmulWay way = way_of();
   WgmmaTile tile;
   tile.y_along_k = false;
-  tile.x_rows = config.block_m;
+  tile.x_rows = way.block_m;
   tile.constant_y = problem.inputs[1].constant;
   const Shape& out = problem.outputs[0].sizes;
   const int64_t heads = out[1].require_constant("heads"), depth = out[3].require_constant("depth");
@@ -129,15 +129,15 @@ CudaCode generate_matmul_attention(const CudaProblem& problem) {
   const int64_t columns = heads * depth * 3;
 
   CudaParams params;
-  CudaLaunch launch = wgmma_launch(config, tile, out[0] * Dim(columns / config.block_n));
+  CudaLaunch launch = wgmma_launch(way, tile, out[0] * Dim(columns / way.block_n));
   launch.function =
       "matmul_attention_" + std::string(dtype_name(problem.inputs[0].dtype)) + "_" + std::to_string(depth);
   launch.block = 512;
   // Places of projected.cuh behind the stages.
   constexpr int64_t kBarriers = 1024, kPart = kPositions * 2 * kPartColumns;
-  launch.shared_bytes = config.stages * int64_t{config.block_m + config.block_n} * 2 * 64 + kBarriers +
-                        3 * kPart + kPartColumns / depth * 4 * kPositions + 3 * kPartColumns * 2 + 16;
-  launch.tensor_maps = {{0, {1, 0}, {64, config.block_m}, 128}, {1, {1, 0}, {64, 64}, 128}};
+  launch.shared_bytes = way.stages * int64_t{way.block_m + way.block_n} * 2 * 64 + kBarriers + 3 * kPart +
+                        kPartColumns / depth * 4 * kPositions + 3 * kPartColumns * 2 + 16;
+  launch.tensor_maps = {{0, {1, 0}, {64, way.block_m}, 128}, {1, {1, 0}, {64, 64}, 128}};
 
   const std::string index = "int32_t";
   std::string body = "  const Operands operands = {{in0, in1, int32_t(" + params.param(m) + "), " +
@@ -150,7 +150,7 @@ CudaCode generate_matmul_attention(const CudaProblem& problem) {
   body += view(params, has_mask(problem) ? mask_strides(mask_of(problem)) : none) + ", " +
           view(params, problem.outputs[0].strides) + ",\n      " + std::to_string(heads) + ", 1, " +
           std::to_string(kPositions) + ", " + std::to_string(kPositions) + "};\n";
-  body += "  aicf::ProjectedAttention<" + wgmma_type_text(config, tile) +
+  body += "  aicf::ProjectedAttention<" + wgmma_type_text(way, tile) +
           ", Traits>::run(operands, &map0, &map1, " + (has_bias(problem) ? "in2" : "nullptr") +
           ", call);\n}\n";
   launch.params = params.dims();
@@ -159,7 +159,7 @@ CudaCode generate_matmul_attention(const CudaProblem& problem) {
   code.compile_cost = kLongToCompile;
   code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/projected.cuh\"\n" +
                 projected_traits(problem, depth) + operands(problem) +
-                wgmma_multiply_text(problem.inputs[0].dtype, config.block_n, true, false) +
+                wgmma_multiply_text(problem.inputs[0].dtype, way.block_n, true, false) +
                 cuda_kernel_head(problem, launch, false, 1) + body;
   code.launches.push_back(launch);
   return code;

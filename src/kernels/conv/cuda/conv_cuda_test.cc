@@ -124,6 +124,10 @@ TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
       function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
 }
 
+bool loads_boxes(const KernelVariant& variant) {
+  return std::get<ConvWay>(variant.way).loads == ConvLoads::boxes;
+}
+
 TEST(ConvCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
   RandomWindows random(3);
   const CudaKernel& row = *find_cuda_kernel("conv_mma");
@@ -136,23 +140,22 @@ TEST(ConvCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
     p.ranges = &random.ranges();
     bool gathers = false;
     for (const KernelVariant& variant : cuda_variants(row, p)) {
-      EXPECT_GT(variant.microseconds, 0) << variant.name;
-      p.variant = variant.name;
+      EXPECT_GT(variant.microseconds, 0) << to_string(variant.way);
+      p.way = variant.way;
       const CudaCode code = hopper_code(p, random);
-      const bool boxes = variant.name.starts_with("boxes");
-      EXPECT_TRUE(boxes || variant.name.starts_with("gathered")) << variant.name;
+      const bool boxes = loads_boxes(variant);
       EXPECT_FALSE(boxes && gathers) << "what the copy engine reads comes first";
-      EXPECT_EQ(code.launches.back().function.starts_with("conv_tma"), boxes) << variant.name;
+      EXPECT_EQ(code.launches.back().function.starts_with("conv_tma"), boxes) << to_string(variant.way);
       gathers = gathers || !boxes;
       texts.push_back(code.source);
     }
     ASSERT_FALSE(texts.empty());
     EXPECT_EQ(texts.front(), chosen);
     EXPECT_TRUE(gathers);
-    EXPECT_EQ(cuda_variants(row, p).front().name.starts_with("boxes"), channels == 64);
+    EXPECT_EQ(loads_boxes(cuda_variants(row, p).front()), channels == 64);
     std::sort(texts.begin(), texts.end());
     EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
-    p.variant = "gathered simt 8x8";
+    p.way = ConvWay{ConvLoads::gathered, {.unit = MatmulUnit::simt}};
     EXPECT_THROW(hopper_code(p, random), InternalError);
   }
 }

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/conv/cuda/conv_cuda_config.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
+#include "kernels/conv/cuda/conv_ways.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
@@ -43,19 +43,17 @@ int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
   return unit;
 }
 
-std::string gathered_name(const MatmulConfig& config) { return "gathered " + to_string(config); }
-
-std::vector<ConvConfig> configs_of(const CudaProblem& problem, const ConvProblem& c) {
+std::vector<PricedMatmul> gathered_ways_of(const CudaProblem& problem, const ConvProblem& c) {
   const MatmulSizes sizes{size_to_choose_by(batches_of(c) * c.groups, problem),
                           size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
                           size_to_choose_by(depth_of(c), problem)};
-  return gathered_configs(sizes, problem.arch);
+  return gathered_ways(sizes, problem.arch);
 }
 
-MatmulConfig choose_mma_config(const CudaProblem& problem, const ConvProblem& c) {
-  for (const ConvConfig& way : configs_of(problem, c))
-    if (problem.variant.empty() || gathered_name(way.config) == problem.variant) return way.config;
-  AICF_CHECK(false, "a convolution without this variant: " + problem.variant);
+MatmulWay choose_gathered(const CudaProblem& problem, const ConvProblem& c) {
+  for (const auto& [way, microseconds] : gathered_ways_of(problem, c))
+    if (!is_named(problem.way) || Way(ConvWay{ConvLoads::gathered, way}) == problem.way) return way;
+  AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
 
 bool reads_boxes(const CudaProblem& problem, const ConvProblem& c) {
@@ -102,44 +100,74 @@ MmaOperands mma_operands(const CudaProblem& problem, const ConvProblem& conv) {
   return o;
 }
 
+// What runs where a gathered convolution is asked for.
+struct GatheredPlan {
+  MatmulWay way;  // as asked, but with no more stages than there are steps of K
+  MmaOperands operands;
+  WarpTile warp;  // of mma
+  Dim tiles, part_depth;
+  int threads = 0, min_blocks = 0;  // of a block; of a multiprocessor, 0: as the compiler likes
+  int64_t shared_bytes = 0;         // of a block that multiplies
+};
+
+GatheredPlan resolve_gathered(const MatmulWay& way, const CudaProblem& problem, const ConvProblem& conv) {
+  AICF_CHECK(fault_of(way).empty(), std::string(fault_of(way)) + ": " + to_string(way));
+  GatheredPlan plan;
+  plan.way = way;
+  plan.operands = mma_operands(problem, conv);
+  const Dim depth = depth_of(plan.operands.conv);
+  const int64_t steps = (size_to_choose_by(depth, problem) + kStepDepth - 1) / kStepDepth / split_parts(way);
+  plan.way.stages = static_cast<int>(std::clamp<int64_t>(steps, 2, way.stages));
+  plan.tiles = batches_of(conv) * ceildiv(rows_of(conv), Dim(way.block_m)) *
+               ceildiv(columns_of(conv), Dim(way.block_n));
+  plan.part_depth = ceildiv(ceildiv(depth, Dim(split_parts(way))), Dim(kStepDepth)) * Dim(kStepDepth);
+  if (is_wgmma(way)) {
+    plan.threads = way.block_m / 64 * 128;
+    // Two blocks of 128 columns or three of 64 share a multiprocessor.
+    plan.min_blocks = way.block_n <= 64 ? 3 : way.block_n <= 128 ? 2 : 1;
+  } else {
+    plan.warp = warp_tile(way, false);
+    plan.threads = way.block_m / plan.warp.m * (way.block_n / plan.warp.n) * 32;
+  }
+  const int64_t pipeline = int64_t{plan.way.stages} * (way.block_m + way.block_n) * kStepDepth * 2;
+  const int64_t results = int64_t{way.block_m} * way.block_n * 4;
+  plan.shared_bytes = std::max(pipeline, splits_in_cluster(way) ? results : 0);
+  return plan;
+}
+
 // Writes the convolution on matrix units: copies of operands first, then the contraction, then the sum of a K
 // that was split through the workspace.
 class MmaWriter {
  public:
-  MmaWriter(const CudaProblem& problem, const ConvProblem& conv, const MatmulConfig& config)
-      : problem_(problem), conv_(conv), config_(config), operands_(mma_operands(problem, conv)) {
-    const Dim depth = depth_of(operands_.conv);
-    const int64_t steps = (size_to_choose_by(depth, problem) + kStepDepth - 1) / kStepDepth / config.splits;
-    config_.stages = static_cast<int>(std::clamp<int64_t>(steps, 2, config.stages));
-    tiles_ = batches_of(conv) * ceildiv(rows_of(conv), Dim(config_.block_m)) *
-             ceildiv(columns_of(conv), Dim(config_.block_n));
-    part_depth_ = ceildiv(ceildiv(depth, Dim(config_.splits)), Dim(kStepDepth)) * Dim(kStepDepth);
-  }
+  MmaWriter(const CudaProblem& problem, const ConvProblem& conv, const GatheredPlan& plan)
+      : problem_(problem), conv_(conv), plan_(plan), way_(plan.way), operands_(plan.operands) {}
 
   CudaCode write() {
     CudaCode code;
     code.compile_cost = kLongToCompile;
-    const bool meet_in_workspace = config_.splits > 1 && !config_.cluster;
+    const bool meet_in_workspace = splits_in_workspace(way_);
     code.workspace_bytes = operands_.x_bytes + operands_.w_bytes;
     if (meet_in_workspace)
       code.workspace_bytes =
           code.workspace_bytes +
-          tiles_ * conv_.groups * Dim(int64_t{config_.splits} * config_.block_m * config_.block_n * 4);
+          plan_.tiles * conv_.groups * Dim(int64_t{split_parts(way_)} * way_.block_m * way_.block_n * 4);
     CudaParams params;
     const CudaEpilogue epilogue = cuda_epilogue(conv_.epilogue, kConvInputs, params);
     code.source =
-        includes({is_wgmma() ? "conv/cuda/conv_wgmma.cuh" : "conv/cuda/conv_mma.cuh"}) + epilogue.text;
-    if (is_wgmma()) code.source += wgmma_multiply_text(problem_.inputs[0].dtype, config_.block_n, true, true);
+        includes({is_wgmma(way_) ? "conv/cuda/conv_wgmma.cuh" : "conv/cuda/conv_mma.cuh"}) + epilogue.text;
+    if (is_wgmma(way_))
+      code.source += wgmma_multiply_text(problem_.inputs[0].dtype, way_.block_n, true, true);
     if (operands_.packs_x) add_pack_x(code);
     if (operands_.packs_w) add_pack_w(code);
-    const std::string split = meet_in_workspace ? "kWorkspace" : config_.cluster ? "kCluster" : "kNone";
+    const std::string split = meet_in_workspace         ? "kWorkspace"
+                              : splits_in_cluster(way_) ? "kCluster"
+                                                        : "kNone";
     add_contraction(code, params, epilogue, split, "");
     if (meet_in_workspace) add_contraction(code, params, epilogue, "kSum", "_sum");
     return code;
   }
 
  private:
-  bool is_wgmma() const { return config_.family == MatmulFamily::wgmma; }
   std::string element() const { return std::string(cuda_type(problem_.inputs[0].dtype)); }
   // The workspace from `offset` on.
   std::string copy_at(const Dim& offset, CudaParams& params) const {
@@ -197,13 +225,12 @@ class MmaWriter {
 
   std::string kernel_type(const std::string& split) const {
     const auto number = [](int64_t v) { return std::to_string(v) + ", "; };
-    const std::string tile = number(config_.block_m) + number(config_.block_n);
-    const std::string rest = number(config_.stages) + flag(conv_.pixel_rows) + ", " + number(operands_.unit) +
+    const std::string tile = number(way_.block_m) + number(way_.block_n);
+    const std::string rest = number(way_.stages) + flag(conv_.pixel_rows) + ", " + number(operands_.unit) +
                              flag(keeps_vectors(conv_)) + ", aicf::Split::" + split + ", " +
-                             std::to_string(config_.splits) + ">";
-    if (is_wgmma()) return "aicf::ConvWgmma<" + element() + ", Multiply, " + tile + rest;
-    return "aicf::ConvMma<" + element() + ", " + tile + number(config_.warp_m) + number(config_.warp_n) +
-           rest;
+                             std::to_string(split_parts(way_)) + ">";
+    if (is_wgmma(way_)) return "aicf::ConvWgmma<" + element() + ", Multiply, " + tile + rest;
+    return "aicf::ConvMma<" + element() + ", " + tile + number(plan_.warp.m) + number(plan_.warp.n) + rest;
   }
 
   void add_contraction(CudaCode& code, CudaParams params, const CudaEpilogue& epilogue,
@@ -213,8 +240,8 @@ class MmaWriter {
                       w = operands_.packs_w ? copy_at(operands_.x_bytes, params) : "in1";
     std::string body = operands_text(problem_, operands_.conv, x, w, params) +
                        "  const Epilogue epilogue = " + epilogue.make + ";\n  " + kernel_type(split) +
-                       "::run(o, epilogue, I(" + params.expr(part_depth_) + ")";
-    if (is_wgmma())
+                       "::run(o, epilogue, I(" + params.expr(plan_.part_depth) + ")";
+    if (is_wgmma(way_))
       body += ", " + prefetch_text(params);
     else
       body += split == "kWorkspace" || sum
@@ -222,27 +249,22 @@ class MmaWriter {
                   : ", nullptr";
     body += ");\n";
     CudaLaunch launch;
-    launch.function = std::string(is_wgmma() ? "conv_wgmma_" : "conv_mma_") +
-                      std::string(dtype_name(problem_.inputs[0].dtype)) + "_" +
-                      std::to_string(config_.block_m) + "x" + std::to_string(config_.block_n) + suffix;
-    launch.grid = {sum ? tiles_ : tiles_ * Dim(config_.splits), conv_.groups, Dim(1)};
-    launch.block = is_wgmma() ? config_.block_m / 64 * 128
-                              : config_.block_m / config_.warp_m * (config_.block_n / config_.warp_n) * 32;
-    if (cluster) launch.cluster = config_.splits;
-    const int64_t pipeline = int64_t{config_.stages} * (config_.block_m + config_.block_n) * kStepDepth * 2;
-    const int64_t results = int64_t{config_.block_m} * config_.block_n * 4;
-    if (!sum) launch.shared_bytes = std::max(pipeline, cluster ? results : 0);
+    launch.function = std::string(is_wgmma(way_) ? "conv_wgmma_" : "conv_mma_") +
+                      std::string(dtype_name(problem_.inputs[0].dtype)) + "_" + std::to_string(way_.block_m) +
+                      "x" + std::to_string(way_.block_n) + suffix;
+    launch.grid = {sum ? plan_.tiles : plan_.tiles * Dim(split_parts(way_)), conv_.groups, Dim(1)};
+    launch.block = plan_.threads;
+    if (cluster) launch.cluster = split_parts(way_);
+    if (!sum) launch.shared_bytes = plan_.shared_bytes;
     launch.params = params.dims();
-    // Two blocks of 128 columns or three of 64 share a multiprocessor.
-    const int blocks = !is_wgmma() ? 0 : config_.block_n <= 64 ? 3 : config_.block_n <= 128 ? 2 : 1;
-    add_kernel(code, problem_, std::move(launch), body, blocks);
+    add_kernel(code, problem_, std::move(launch), body, plan_.min_blocks);
   }
 
   const CudaProblem& problem_;
   const ConvProblem& conv_;
-  MatmulConfig config_;
-  MmaOperands operands_;
-  Dim tiles_, part_depth_;
+  const GatheredPlan& plan_;
+  const MatmulWay& way_;
+  const MmaOperands& operands_;
 };
 
 }  // namespace
@@ -250,17 +272,18 @@ class MmaWriter {
 CudaCode generate_conv_mma(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
-  if (reads_boxes(problem, conv) && !problem.variant.starts_with("gathered"))
-    return conv_tma_code(problem, conv.axes, conv.epilogue);
-  return MmaWriter(problem, conv, choose_mma_config(problem, conv)).write();
+  const auto* asked = std::get_if<ConvWay>(&problem.way);
+  const bool asks_gathered = asked != nullptr && asked->loads == ConvLoads::gathered;
+  if (reads_boxes(problem, conv) && !asks_gathered) return conv_tma_code(problem, conv.axes, conv.epilogue);
+  return MmaWriter(problem, conv, resolve_gathered(choose_gathered(problem, conv), problem, conv)).write();
 }
 
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {
   const ConvProblem conv = conv_problem(problem, false);
   std::vector<KernelVariant> variants;
   if (reads_boxes(problem, conv)) variants = conv_tma_variants(problem, conv.axes);
-  for (const ConvConfig& way : configs_of(problem, conv))
-    variants.push_back({gathered_name(way.config), way.microseconds});
+  for (const auto& [way, microseconds] : gathered_ways_of(problem, conv))
+    variants.push_back({ConvWay{ConvLoads::gathered, way}, microseconds});
   return variants;
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
-#include "kernels/conv/cuda/conv_cuda_config.h"
+#include "kernels/conv/cuda/conv_ways.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
@@ -49,21 +49,17 @@ bool maps_axis(const CudaWindow& window, size_t axis, const SymbolRanges* ranges
          bounds(stride, ranges != nullptr ? *ranges : SymbolRanges()).lo > 0;
 }
 
+// What runs where boxes are asked for.
 struct Plan {
-  MatmulConfig config;
+  MatmulWay way;
   Box box;
   Dim tiles;  // of all maps
   Dim row_tiles;
   int64_t depth = 0, maps = 0;
 };
 
-struct Way {
-  MatmulConfig config;
-  KernelVariant variant;
-};
-
 // With as many stages as fit beside the epilogue.
-std::vector<Way> ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+std::vector<PricedMatmul> boxed_ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
   MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
@@ -73,35 +69,34 @@ std::vector<Way> ways_of(const CudaProblem& problem, const CudaWindowAxes& axes)
                     static_cast<double>(constant(axis.kernel)) / static_cast<double>(constant(axis.stride)));
   };
   sizes.repeats = per_stride(axes[kW]) * per_stride(axes[kH]);
-  std::vector<Way> ways;
-  for (auto [config, microseconds] : boxed_configs(sizes, problem.arch)) {
-    config.stages = std::min(config.stages, wgmma_most_stages(config, {true, true, config.block_m}));
-    const std::string name = "boxes " + to_string(config);
-    if (std::none_of(ways.begin(), ways.end(), [&](const Way& way) { return way.variant.name == name; }))
-      ways.push_back({config, {name, microseconds}});
+  std::vector<PricedMatmul> ways;
+  for (auto [way, microseconds] : boxed_ways(sizes, problem.arch)) {
+    way.stages = std::min(way.stages, wgmma_most_stages(way, {true, true, way.block_m}));
+    const bool is_known = std::any_of(ways.begin(), ways.end(), [&](const auto& w) { return w.way == way; });
+    if (!is_known) ways.push_back({way, microseconds});
   }
   return ways;
 }
 
-MatmulConfig choose_config(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  for (const Way& way : ways_of(problem, axes))
-    if (problem.variant.empty() || way.variant.name == problem.variant) return way.config;
-  AICF_CHECK(false, "a convolution without this variant: " + problem.variant);
+MatmulWay choose_boxed(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  for (const auto& [way, microseconds] : boxed_ways_of(problem, axes))
+    if (!is_named(problem.way) || Way(ConvWay{ConvLoads::boxes, way}) == problem.way) return way;
+  AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
 
-Plan plan_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+Plan resolve_boxes(const MatmulWay& way, const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t images = upper_bound(x.sizes[0], problem.ranges), out_w = constant(axes[kW].out),
                 out_h = constant(axes[kH].out);
   Plan plan;
+  plan.way = way;
   plan.maps = constant(w.sizes[0]);
   plan.depth = constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
-  const MatmulConfig& c = plan.config = choose_config(problem, axes);
-  plan.box = best_box(out_w, out_h, images, c.block_m, kMostPassed / constant(axes[kW].stride),
+  plan.box = best_box(out_w, out_h, images, way.block_m, kMostPassed / constant(axes[kW].stride),
                       kMostPassed / constant(axes[kH].stride));
   plan.row_tiles =
       Dim(ceil_div(out_w, plan.box.w) * ceil_div(out_h, plan.box.h)) * ceildiv(x.sizes[0], Dim(plan.box.n));
-  plan.tiles = plan.row_tiles * Dim(ceil_div(plan.maps, c.block_n));
+  plan.tiles = plan.row_tiles * Dim(ceil_div(plan.maps, way.block_n));
   return plan;
 }
 
@@ -114,7 +109,7 @@ std::string shape_text(const CudaProblem& problem, const CudaWindowAxes& axes, c
   add("kKernelW", constant(axes[kW].kernel));
   add("kOutW", constant(axes[kW].out)), add("kOutH", constant(axes[kH].out));
   add("kBoxW", plan.box.w), add("kBoxH", plan.box.h), add("kBoxN", plan.box.n);
-  add("kRows", plan.config.block_m);
+  add("kRows", plan.way.block_m);
   add("kStrideW", constant(axes[kW].stride)), add("kStrideH", constant(axes[kH].stride));
   add("kDilationW", constant(axes[kW].dilation)), add("kDilationH", constant(axes[kH].dilation));
   add("kLowW", constant(axes[kW].low)), add("kLowH", constant(axes[kH].low));
@@ -153,7 +148,7 @@ std::vector<TensorMapSpec> maps_of(const CudaWindowAxes& axes, const Plan& plan)
   TensorMapSpec w{1, weight_axes(axes), {}, 128};
   w.box.assign(w.axes.size(), 1);
   w.box.front() = kStepDepth;
-  w.box.back() = plan.config.block_n;
+  w.box.back() = plan.way.block_n;
   return {x, w};
 }
 
@@ -186,18 +181,19 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
 
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes) {
   std::vector<KernelVariant> variants;
-  for (const Way& way : ways_of(problem, axes)) variants.push_back(way.variant);
+  for (const auto& [way, microseconds] : boxed_ways_of(problem, axes))
+    variants.push_back({ConvWay{ConvLoads::boxes, way}, microseconds});
   return variants;
 }
 
 CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        const CudaProblem& epilogue_problem) {
-  const Plan plan = plan_of(problem, axes);
-  const MatmulConfig& c = plan.config;
+  const Plan plan = resolve_boxes(choose_boxed(problem, axes), problem, axes);
+  const MatmulWay& c = plan.way;
   const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
                        .constant_y = problem.inputs[1].constant,
                        .half_tile = epilogue_tile(*epilogue_problem.program).has_value()};
-  const Dim part_depth(ceil_div(ceil_div(plan.depth, c.splits), kStepDepth) * kStepDepth);
+  const Dim part_depth(ceil_div(ceil_div(plan.depth, split_parts(c)), kStepDepth) * kStepDepth);
   const DType dtype = problem.inputs[0].dtype;
   CudaParams params;
   const CudaEpilogue epilogue = cuda_epilogue(epilogue_problem, 2, params);

@@ -20,60 +20,58 @@ bool in_tf32(const AnyProblem& problem) {
 }
 
 // Of one matrix, where whole tiles run the epilogue by rows, in groups of columns.
-bool can_sum_rows(const CudaProblem& problem, const MatmulConfig& config) {
+bool can_sum_rows(const CudaProblem& problem, const MatmulWay& way) {
   const MatmulView a = matmul_view(problem);
-  return config.family == MatmulFamily::wgmma && config.splits == 1 && a.batch.empty() &&
-         divides(a.n, kEpilogueGroup);
+  return is_wgmma(way) && split_parts(way) == 1 && a.batch.empty() && divides(a.n, kEpilogueGroup);
 }
 
-// Whether a configuration's blocks take whole tiles, of any batch; where they sum x, of as many columns as
-// that takes, whatever the sizes.
-bool shares_launch(const CudaProblem& problem, const MatmulConfig& config) {
-  return config.family == MatmulFamily::wgmma && config.splits == 1 && config.resident == 1 &&
-         (!problem.group->x_sums ||
-          bounds(matmul_view(problem).n, ranges_of(problem)).lo > (kColumnsWithSums - 1) * config.block_n);
+// Whether blocks take whole tiles, of any batch; where they sum x, of as many columns as that takes, whatever
+// the sizes.
+bool shares_launch(const CudaProblem& problem, const MatmulWay& way) {
+  return is_wgmma(way) && split_parts(way) == 1 && way.resident == 1 &&
+         (!product_group(problem)->x_sums ||
+          bounds(matmul_view(problem).n, ranges_of(problem)).lo > (kColumnsWithSums - 1) * way.block_n);
 }
 
-// The families' configurations, those of the first family first.
-std::vector<MatmulConfig> configs_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
-  std::vector<MatmulConfig> configs;
+// The families' ways, those of the first family first.
+std::vector<MatmulWay> ways_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
+  std::vector<MatmulWay> ways;
   const bool sums = problem.program != nullptr && sums_rows(*problem.program);
   for (const MatmulFamily family : families) {
     if (!matmul_family_fits(problem, family)) continue;
     const int bytes = accumulator_bytes(problem.inputs[0].dtype);
-    for (const MatmulConfig& config : matmul_configs(matmul_sizes(problem), family, problem.arch, bytes))
-      if ((!sums || can_sum_rows(problem, config)) &&
-          (problem.group == nullptr || shares_launch(problem, config)))
-        configs.push_back(config);
+    for (const MatmulWay& way : matmul_ways(matmul_sizes(problem), family, problem.arch, bytes))
+      if ((!sums || can_sum_rows(problem, way)) &&
+          (product_group(problem) == nullptr || shares_launch(problem, way)))
+        ways.push_back(way);
   }
-  return configs;
+  return ways;
 }
 
 // What the epilogues of a group move beyond the results themselves.
-double grouped_cycles(const CudaProblem& problem, const MatmulConfig& config) {
-  if (problem.group == nullptr) return 0;
+double grouped_cycles(const CudaProblem& problem, const MatmulWay& way) {
+  if (product_group(problem) == nullptr) return 0;
   int bytes = own_operand_bytes(problem);
   for (size_t i = 1; i < problem.outputs.size(); ++i) bytes += dtype_bytes(problem.outputs[i].dtype);
-  return matmul_epilogue_cycles(matmul_sizes(problem), config, bytes);
+  return matmul_epilogue_cycles(matmul_sizes(problem), way, bytes);
 }
 
 std::vector<KernelVariant> variants_of(const CudaProblem& problem,
                                        const std::vector<MatmulFamily>& families) {
   std::vector<KernelVariant> variants;
-  for (const MatmulConfig& config : configs_of(problem, families))
-    variants.push_back(
-        {to_string(config), (matmul_cycles(matmul_sizes(problem), config) + grouped_cycles(problem, config)) /
-                                kCyclesPerMicrosecond});
-  if (problem.group != nullptr && problem.inputs.size() > kProductInputs)
+  for (const MatmulWay& way : ways_of(problem, families))
+    variants.push_back({way, (matmul_cycles(matmul_sizes(problem), way) + grouped_cycles(problem, way)) /
+                                 kCyclesPerMicrosecond});
+  if (product_group(problem) != nullptr && problem.inputs.size() > kProductInputs)
     std::stable_sort(variants.begin(), variants.end(),
                      [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
   return variants;
 }
 
 CudaCode generate(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
-  for (const MatmulConfig& config : configs_of(problem, families))
-    if (problem.variant.empty() || to_string(config) == problem.variant) return matmul_code(problem, config);
-  AICF_CHECK(false, "a matmul without this variant: " + problem.variant);
+  for (const MatmulWay& way : ways_of(problem, families))
+    if (!is_named(problem.way) || Way(way) == problem.way) return matmul_code(problem, way);
+  AICF_CHECK(false, "a matmul that cannot run so: " + to_string(problem.way));
 }
 
 const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma},
@@ -130,9 +128,11 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   sizes.y_fetched = !a.y.vector;
   sizes.scattered = !divides(a.n, per(16, problem.inputs[0].dtype));
   if (in_tf32(problem)) sizes.k *= 2;
-  if (problem.pair) sizes.n *= 2;
+  sizes.dual = is_dual_gemm(problem);
+  if (sizes.dual) sizes.n *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
-  if (problem.group != nullptr) sizes.batch = static_cast<int64_t>(problem.group->products.size());
+  if (const ProductGroup* group = product_group(problem))
+    sizes.batch = static_cast<int64_t>(group->products.size());
   return sizes;
 }
 
@@ -148,18 +148,17 @@ std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int coun
   group.products.resize(static_cast<size_t>(count));
   group.x_sums = x_sums;
   CudaProblem grouped = problem;
-  grouped.group = &group;
+  grouped.fusion = &group;
   return variants_of(grouped, {MatmulFamily::wgmma});
 }
 
-bool takes_made_input(const CudaProblem& problem, const std::string& variant) {
-  if (!matmul_family_fits(problem, MatmulFamily::wgmma)) return false;
+bool takes_made_input(const CudaProblem& problem) {
+  const auto* way = std::get_if<MatmulWay>(&problem.way);
+  if (way == nullptr || !matmul_family_fits(problem, MatmulFamily::wgmma)) return false;
   const MatmulView a = matmul_view(problem);
-  if (!a.batch.empty() || !a.k.constant()) return false;
-  const std::vector<MatmulConfig> configs = configs_of(problem, {MatmulFamily::wgmma});
-  return std::any_of(configs.begin(), configs.end(), [&](const MatmulConfig& config) {
-    return to_string(config) == variant && keeps_x(matmul_sizes(problem), config);
-  });
+  if (!a.batch.empty() || !a.k.constant() || !keeps_x(matmul_sizes(problem), *way)) return false;
+  const std::vector<MatmulWay> ways = ways_of(problem, {MatmulFamily::wgmma});
+  return std::find(ways.begin(), ways.end(), *way) != ways.end();
 }
 
 bool can_run_matmul_tensor_core(const Problem& problem) {

@@ -141,16 +141,16 @@ TEST(MatmulCuda, random_problems_compile) {
 TEST(MatmulCuda, every_tile_compiles) {
   std::vector<std::string> sources;
   for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
-    for (MatmulConfig config : matmul_tiles(family, 4)) {
+    for (MatmulWay way : matmul_tiles(family, 4)) {
       Case c;
       const DType dtype = family == MatmulFamily::simt ? DType::f32 : DType::bf16;
       set_windows(c, dtype, {}, Dim(512), Dim(512), Dim(512), {.y_transposed = true});
       link(c, 90);
-      if (config.warpgroups < 2) {
-        config.splits = 4;
-        config.cluster = sources.size() % 2 == 0 || family == MatmulFamily::wgmma;
+      if (way.warpgroups < 2 && way.unit != MatmulUnit::single) {
+        const bool in_cluster = sources.size() % 2 == 0 || family == MatmulFamily::wgmma;
+        way.split = {in_cluster ? SplitKind::cluster : SplitKind::workspace, 4};
       }
-      sources.push_back(matmul_code(c.problem, config).source);
+      sources.push_back(matmul_code(c.problem, way).source);
     }
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
@@ -169,10 +169,10 @@ TileProgram rounded_program(DType dtype) {
   return program;
 }
 
-TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor) {
+TEST(MatmulCuda, stationary_x_and_reduced_chunks_compile_and_fit_a_multiprocessor) {
   struct Shape {
     int64_t m, n, k;
-    bool stays, dealt;
+    bool is_stationary, reduce_scatters;
   };
   std::vector<std::string> sources;
   for (const Shape& s :
@@ -185,12 +185,12 @@ TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor)
         if (rounded) c.program = rounded_program(dtype);
         link(c, 90);
         int found = 0;
-        for (const MatmulConfig& config :
-             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
-          if (config.stays != s.stays || deals_chunks(config) != s.dealt) continue;
-          const CudaCode code = matmul_code(c.problem, config);
-          EXPECT_LE(code.launches.at(0).shared_bytes, 226 * 1024) << to_string(config);
-          if (s.stays && rounded) {
+        for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          if (keeps_x_stationary(way) != s.is_stationary || reduce_scatters(way) != s.reduce_scatters)
+            continue;
+          const CudaCode code = matmul_code(c.problem, way);
+          EXPECT_LE(code.launches.at(0).shared_bytes, 226 * 1024) << to_string(way);
+          if (s.is_stationary && rounded) {
             EXPECT_EQ(code.launches[0].grid[0], Dim((s.m + 127) / 128 * 2));
           }
           if (found++ == 0) sources.push_back(code.source);
@@ -203,7 +203,7 @@ TEST(MatmulCuda, x_that_stays_and_dealt_chunks_compile_and_fit_a_multiprocessor)
 
 TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
   std::vector<std::string> sources;
-  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::mma, 4))
+  for (const MatmulWay& way : matmul_tiles(MatmulFamily::mma, 4))
     for (const bool turned : {false, true}) {
       Case c;
       set_windows(c, DType::f32, {Dim(2)}, Dim(100), Dim(72), Dim(40),
@@ -211,7 +211,7 @@ TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
       c.problem.params = kTf32;
       link(c, 80);
       EXPECT_FALSE(matmul_family_fits(c.problem, MatmulFamily::simt));
-      sources.push_back(matmul_code(c.problem, config).source);
+      sources.push_back(matmul_code(c.problem, way).source);
     }
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_80").size(), sources.size());
@@ -230,11 +230,11 @@ TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
                      .padding = layout / 4 == 0 ? 4 : 3});
         if (family == MatmulFamily::mma) c.problem.params = kTf32;
         link(c, arch);
-        const auto configs = matmul_sliced_configs(matmul_sizes(c.problem), family, arch);
-        ASSERT_FALSE(configs.empty());
-        const MatmulConfig& config = configs[static_cast<size_t>(layout) % configs.size()];
-        EXPECT_LE(sliced_bytes(config), (arch == 90 ? 200 : 96) * 1024) << to_string(config);
-        sources.push_back(matmul_code(c.problem, config).source);
+        const auto ways = matmul_sliced_ways(matmul_sizes(c.problem), family, arch);
+        ASSERT_FALSE(ways.empty());
+        const MatmulWay& way = ways[static_cast<size_t>(layout) % ways.size()];
+        EXPECT_LE(sliced_bytes(way), (arch == 90 ? 200 : 96) * 1024) << to_string(way);
+        sources.push_back(matmul_code(c.problem, way).source);
       }
     EXPECT_EQ(compile_cuda(sources, target).size(), sources.size());
   }
@@ -250,11 +250,11 @@ TEST(MatmulCuda, slices_for_any_sizes_have_one_text) {
         set_windows(c, DType::f32, {}, Dim(96), Dim(n), Dim(128), {.x_transposed = true, .padding = padding});
         if (family == MatmulFamily::mma) c.problem.params = kTf32;
         link(c, 90);
-        c.problem.member = true;
-        const MatmulConfig config = matmul_sliced_configs(matmul_sizes(c.problem), family, 90).at(0);
-        own.insert(matmul_code(c.problem, config).source);
-        c.problem.any_sizes = true;
-        shared.insert(matmul_code(c.problem, config).source);
+        c.problem.form = CodeForm::member;
+        const MatmulWay way = matmul_sliced_ways(matmul_sizes(c.problem), family, 90).at(0);
+        own.insert(matmul_code(c.problem, way).source);
+        c.problem.form = CodeForm::member_any_sizes;
+        shared.insert(matmul_code(c.problem, way).source);
       }
     EXPECT_GT(own.size(), 1u);
     EXPECT_EQ(shared.size(), 1u);
@@ -282,9 +282,9 @@ TEST(MatmulCuda, launches_of_a_split_without_clusters) {
   c.ranges["m"] = {1, 64};
   set_windows(c, DType::f16, {}, Dim::symbol("m"), Dim(256), Dim(4096), {});
   link(c, 80);
-  MatmulConfig config = matmul_tiles(MatmulFamily::mma, 4)[2];
-  config.splits = 4;
-  const CudaCode code = matmul_code(c.problem, config);
+  MatmulWay way = matmul_tiles(MatmulFamily::mma, 4)[2];
+  way.split = {SplitKind::workspace, 4};
+  const CudaCode code = matmul_code(c.problem, way);
   ASSERT_EQ(code.launches.size(), 2u);
   const SymbolValues values{{"m", 50}};
   EXPECT_EQ(evaluate(code.launches[0].grid[0], values), 16);  // four tiles of 64 × 64, four parts each
@@ -313,13 +313,13 @@ TEST(MatmulCuda, variants_have_names_of_their_own_and_the_first_is_the_rows_choi
   const CudaCode own = row.generate(c.problem);
   std::set<std::string> names;
   for (const KernelVariant& variant : cuda_variants(row, c.problem)) {
-    EXPECT_TRUE(names.insert(variant.name).second) << variant.name;
-    EXPECT_GT(variant.microseconds, 0) << variant.name;
-    c.problem.variant = variant.name;
-    EXPECT_EQ(row.generate(c.problem) == own, names.size() == 1) << variant.name;
+    EXPECT_TRUE(names.insert(to_string(variant.way)).second) << to_string(variant.way);
+    EXPECT_GT(variant.microseconds, 0) << to_string(variant.way);
+    c.problem.way = variant.way;
+    EXPECT_EQ(row.generate(c.problem) == own, names.size() == 1) << to_string(variant.way);
   }
   EXPECT_GT(names.size(), 20u);
-  c.problem.variant = "mma 7x7";
+  c.problem.way = MatmulWay{.unit = MatmulUnit::mma, .block_m = 7, .block_n = 7};
   EXPECT_THROW(row.generate(c.problem), InternalError);
 }
 
@@ -342,11 +342,10 @@ TEST(MatmulCuda, every_variant_of_few_rows_fits_a_multiprocessor) {
         Case c;
         set_windows(c, DType::bf16, {}, Dim(m), Dim(n), Dim(4096), {.x_transposed = transposed});
         link(c, 90);
-        for (const MatmulConfig& config :
-             matmul_configs(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
-          const CudaCode code = matmul_code(c.problem, config);
+        for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+          const CudaCode code = matmul_code(c.problem, way);
           EXPECT_LE(code.launches.at(0).shared_bytes, kMost)
-              << m << " rows, transposed " << transposed << ": " << to_string(config);
+              << m << " rows, transposed " << transposed << ": " << to_string(way);
         }
       }
 }

@@ -30,20 +30,21 @@ constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredRes
 constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
-constexpr double kTurnCycles = 0.10;      // where the products of another warpgroup go on
-constexpr double kHandedCycles = 0.2;     // by the warps that only store,
-constexpr double kFewHandedCycles = 0.6;  //   where they are three
+constexpr double kPingPongCycles = 0.10;   // where the products of another warpgroup go on
+constexpr double kHandoverCycles = 0.2;    // by the warps that only store,
+constexpr double kThreeWarpsCycles = 0.6;  //   where they are three
 // Of a byte that an optimizer's update moves in an epilogue, one warp: with three of them that store, tiles
 // of 128 x 256 took 27 us longer than the products of K = 4096.
 constexpr double kByteCycles = 0.9;
-constexpr double kBehindMemory = 0.1;       // share of other work that adds to the time of the memory,
-constexpr double kDealtBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
-constexpr double kClusterBase = 300;        // barriers of a cluster,
-constexpr double kClusterSum = 2400;        //   where all multiprocessors have one,
-constexpr double kClusterPart = 285;        //   reads of each part of a cluster's sum
-constexpr double kClusterResult = 0.35;     //   and of each result,
-constexpr double kDealtResult = 0.05;       //   of which each block adds its own chunks (wgmma_cluster.cuh);
-constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks do not meet,
+constexpr double kBehindMemory = 0.1;  // share of other work that adds to the time of the memory,
+constexpr double kReduceScatterBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
+constexpr double kClusterBase = 300;                // barriers of a cluster,
+constexpr double kClusterSum = 2400;                //   where all multiprocessors have one,
+constexpr double kClusterPart = 285;                //   reads of each part of a cluster's sum
+constexpr double kClusterResult = 0.35;             //   and of each result,
+constexpr double kReduceScatterResult =
+    0.05;                                   //   of which each block adds its own chunks (wgmma_cluster.cuh);
+constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks need no barrier,
 constexpr double kFewClusterPart = 50;      //   of each part
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
@@ -60,16 +61,16 @@ constexpr double kSlicedCluster = 300, kSlicedPart = 150;  // blocks that send t
 constexpr double kSlicedX = 60, kSlicedY = 60;             // of K in a slice beyond the least, if by elements
 
 // Measured in long products and in short ones with few blocks.
-double wgmma_step_cycles(const MatmulConfig& c) {
+double wgmma_step_cycles(const MatmulWay& c) {
   switch (c.block_m * 1000 + c.block_n) {
     case 256128:
       return 1110;
     case 128256:
-      return c.handed ? 1077 : 1110;
+      return hands_over_epilogue(c) ? 1077 : 1110;
     case 128192:
-      return c.handed && !c.stays ? 870 : 850;  // with fewer stages
+      return hands_over_epilogue(c) && !keeps_x_stationary(c) ? 870 : 850;  // with fewer stages
     case 128128:
-      return c.alternate ? 630 : 700;
+      return is_ping_pong(c) ? 630 : 700;
     case 128096:
       return 600;
     case 128064:
@@ -82,115 +83,117 @@ double wgmma_step_cycles(const MatmulConfig& c) {
 }
 
 // Cycles of a step of one block that has its multiprocessor for itself.
-double step_cycles(const MatmulConfig& c) {
-  if (c.family == MatmulFamily::wgmma) return wgmma_step_cycles(c);
+double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  if (is_wgmma(c)) return wgmma_step_cycles(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
   // Each of eight warps reads one and a half lines of shared memory for an element of K.
-  if (is_single(c)) return 8 * kStepDepth * 1.5;
-  if (c.family == MatmulFamily::simt) return results * kStepDepth / (c.block_m == 32 ? 25 : 55);
+  if (c.unit == MatmulUnit::single) return 8 * kStepDepth * 1.5;
+  if (family_of(c) == MatmulFamily::simt) return results * kStepDepth / (c.block_m == 32 ? 25 : 55);
   // Each warp reads its rows and columns from shared memory.
-  const double reads = results / c.warp_m / c.warp_n * (c.warp_m + c.warp_n) + c.block_m + c.block_n;
+  const WarpTile warp = warp_tile(c, sizes.dual);
+  const double reads = results / warp.m / warp.n * (warp.m + warp.n) + c.block_m + c.block_n;
   return std::max(results * kStepDepth / 1300, reads * kStepDepth * 2 / kSharedBytesPerCycle) + kStepOverhead;
 }
 
 // Blocks of a multiprocessor at a time.
-int64_t resident_blocks(const MatmulConfig& c) {
-  return c.family == MatmulFamily::wgmma ? c.resident
-         : c.family == MatmulFamily::mma ? 2
-         : is_single(c)                  ? 8
-                                         : 256 / c.block_m;
+int64_t resident_blocks(const MatmulWay& c) {
+  return is_wgmma(c)                         ? c.resident
+         : family_of(c) == MatmulFamily::mma ? 2
+         : c.unit == MatmulUnit::single      ? 8
+                                             : 256 / c.block_m;
 }
 
 // Clusters of three and more leave multiprocessors of a processing cluster idle; one of three takes the
 // places of four: of 128 x 64 tiles 96 such blocks ran at once, 120 took twice as long.
-int64_t used_multiprocessors(const MatmulConfig& c) {
-  const int blocks = c.row_blocks > 0 ? c.row_blocks : c.cluster ? c.splits : 1;
+int64_t used_multiprocessors(const MatmulWay& c) {
+  const int blocks = row_blocks(c) > 0 ? row_blocks(c) : splits_in_cluster(c) ? split_parts(c) : 1;
   if (blocks < 3) return kMultiprocessors;
   // Small blocks find places beside others.
-  if (blocks == 3) return c.family == MatmulFamily::wgmma ? 96 : 126;
+  if (blocks == 3) return is_wgmma(c) ? 96 : 126;
   return blocks == 4 ? 120 : 112;
 }
 
 // What a step loads, in the time of as many bytes of whole lines. Rows beyond x's are not loaded, which
 // counts where loads and not the memory set the pace.
-double loaded_bytes(const MatmulSizes& sizes, const MatmulConfig& c, double broken) {
+double loaded_bytes(const MatmulSizes& sizes, const MatmulWay& c, double broken) {
   constexpr int64_t kFewRows = 64;
   const bool is_less = sizes.x_along_k && sizes.m > kFewRows && sizes.m < c.block_m;
-  const double rows = c.stays ? 0 : static_cast<double>(is_less ? sizes.m : c.block_m);
+  const double rows = keeps_x_stationary(c) ? 0 : static_cast<double>(is_less ? sizes.m : c.block_m);
   return (rows * (sizes.x_lines ? 1 : broken) + c.block_n * (sizes.y_lines ? 1 : broken)) * kStepDepth * 2;
 }
 
 // Blocks that the fullest multiprocessor has, of so many that run at a time. Clusters of mma.cuh, whose
 // blocks are small, come to lie less evenly.
-double most_blocks(const MatmulConfig& c, double mean) {
+double most_blocks(const MatmulWay& c, double mean) {
   constexpr double kUneven = 1.2;
   if (mean <= 1) return 1;
-  return std::ceil(mean * (c.family == MatmulFamily::mma && c.cluster ? kUneven : 1));
+  return std::ceil(mean * (family_of(c) == MatmulFamily::mma && splits_in_cluster(c) ? kUneven : 1));
 }
 
 // `mean`: blocks of a multiprocessor.
-double load_latency(const MatmulSizes& sizes, const MatmulConfig& c, double mean) {
-  if (is_single(c)) return kSingleLatency;
-  if (c.family == MatmulFamily::simt) return kSimtLatency;
+double load_latency(const MatmulSizes& sizes, const MatmulWay& c, double mean) {
+  if (c.unit == MatmulUnit::single) return kSingleLatency;
+  if (family_of(c) == MatmulFamily::simt) return kSimtLatency;
   const double halves = kIdleLatency + (kLoadLatency - kIdleLatency) * std::min(1.0, mean);
-  const double all = c.family == MatmulFamily::mma && sizes.f32 ? kTf32Latency : halves;
-  return all / (c.stages + (c.stays ? 1 : 0));
+  const double all = family_of(c) == MatmulFamily::mma && sizes.f32 ? kTf32Latency : halves;
+  return all / (c.stages + (keeps_x_stationary(c) ? 1 : 0));
 }
 
 // Of a step whose operands come element by element, of so many blocks of a multiprocessor.
-double fetch_cycles(const MatmulSizes& sizes, const MatmulConfig& c, double blocks) {
-  if (c.family != MatmulFamily::mma) return 0;
+double fetch_cycles(const MatmulSizes& sizes, const MatmulWay& c, double blocks) {
+  if (family_of(c) != MatmulFamily::mma) return 0;
   const double rows = (sizes.x_fetched ? c.block_m : 0) + (sizes.y_fetched ? c.block_n : 0);
   const double loads = rows * kStepDepth / (sizes.f32 ? 64 : 32);
-  const int warps = c.block_m / c.warp_m * (c.block_n / c.warp_n);
+  const WarpTile warp = warp_tile(c, sizes.dual);
+  const int warps = c.block_m / warp.m * (c.block_n / warp.n);
   return std::max(loads * blocks * (blocks > 1 ? kSharedFetch : kFetch), loads / warps * kFetchWarp);
 }
 
 // What the memory moves.
-double touched_bytes(const MatmulSizes& sizes, const MatmulConfig& c) {
+double touched_bytes(const MatmulSizes& sizes, const MatmulWay& c) {
   const auto m = static_cast<double>(sizes.m), k = static_cast<double>(sizes.k),
              n = static_cast<double>(sizes.n);
-  const double broken = c.family == MatmulFamily::wgmma ? kBrokenMemory : 1;
+  const double broken = is_wgmma(c) ? kBrokenMemory : 1;
   return static_cast<double>(sizes.batch) * 2 *
          (m * k / sizes.repeats * (sizes.x_lines ? 1 : broken) + k * n * (sizes.y_lines ? 1 : broken) +
           m * n);
 }
 
 // A step of so many blocks that run at a time: those of one multiprocessor share what it can load.
-double shared_step_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int64_t running) {
+double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t running) {
   const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
   const double most = most_blocks(c, mean), loaded = loaded_bytes(sizes, c, kBrokenLines);
-  const double from_l2 = c.family == MatmulFamily::wgmma ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
+  const double from_l2 = is_wgmma(c) ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
   // Few rows wait for the memory, whichever multiprocessor asks it.
-  const double gain = most > 1 && c.family != MatmulFamily::mma ? kSharedGain : 1;
+  const double gain = most > 1 && family_of(c) != MatmulFamily::mma ? kSharedGain : 1;
   const double sharing = keeps_x(sizes, c) ? std::max(1.0, mean) : most / gain;
   // Steps of wgmma take as long as their loads, of mma.cuh in tf32 longer by what rounds the operands.
-  const double part = c.family == MatmulFamily::wgmma && !c.stays
+  const double part = is_wgmma(c) && !keeps_x_stationary(c)
                           ? loaded / ((c.block_m + c.block_n) * kStepDepth * 2)
-                      : c.family == MatmulFamily::mma && sizes.f32 ? kTf32Step
-                                                                   : 1;
-  return std::max({step_cycles(c) * part * sharing, from_l2 * static_cast<double>(running) / kL2Bytes,
+                      : family_of(c) == MatmulFamily::mma && sizes.f32 ? kTf32Step
+                                                                       : 1;
+  return std::max({step_cycles(sizes, c) * part * sharing, from_l2 * static_cast<double>(running) / kL2Bytes,
                    load_latency(sizes, c, mean), fetch_cycles(sizes, c, most)});
 }
 
-double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
-  const int64_t blocks = tile_count(sizes, c) * c.splits;
+double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  const int64_t blocks = tile_count(sizes, c) * split_parts(c);
   const int64_t resident =
       std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
   const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * resident));
   const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
-  const double depth = static_cast<double>(sliced_depth(sizes, c.family)) / c.splits;
+  const double depth = static_cast<double>(sliced_depth(sizes, family_of(c))) / split_parts(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  const double full = c.family == MatmulFamily::simt ? kSlicedSimt
-                      : c.slices == 4                ? kShortTf32
-                      : sharing > 1                  ? kSharedTf32
-                                                     : kSlicedTf32;
+  const double full = family_of(c) == MatmulFamily::simt ? kSlicedSimt
+                      : c.slices == 4                    ? kShortTf32
+                      : sharing > 1                      ? kSharedTf32
+                                                         : kSlicedTf32;
   const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
   const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
-                  sharing * results * kSlicedResult / c.splits;
-  if (c.splits > 1) cycles += waves * (kSlicedCluster + kSlicedPart * c.splits);
+                  sharing * results * kSlicedResult / split_parts(c);
+  if (split_parts(c) > 1) cycles += waves * (kSlicedCluster + kSlicedPart * split_parts(c));
   cycles += (waves - 1) * (kStart + kLoadLatency);  // a block has one tile
   // Rows that do not start at 16 bytes.
   const double waited = std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
@@ -199,11 +202,11 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
 
 }  // namespace
 
-int64_t concurrent_blocks(const MatmulConfig& c) { return used_multiprocessors(c) * resident_blocks(c); }
+int64_t concurrent_blocks(const MatmulWay& c) { return used_multiprocessors(c) * resident_blocks(c); }
 
-double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
+double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
-  const int64_t blocks = tile_count(sizes, c) * c.splits, most = concurrent_blocks(c);
+  const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c);
   const int64_t sharing_row = blocks_of_row(sizes, c);
   const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
                                          : std::max<int64_t>(1, ceil_div(blocks, most));
@@ -211,66 +214,69 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& c) {
   const int64_t running = std::min(blocks, most);
   const int64_t last = sharing_row > 0 ? running : blocks - (rounds - 1) * most;  // of the last wave
   const double mean = static_cast<double>(running) / kMultiprocessors;
-  const bool scattered = sizes.scattered && c.family == MatmulFamily::mma;
+  const bool scattered = sizes.scattered && family_of(c) == MatmulFamily::mma;
   const double sharing = rounds > 1 || scattered ? std::ceil(mean) : std::max(1.0, mean);
-  const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), c.splits));
+  const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)));
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  // What is handed on has the time of the next tile's products.
+  // An epilogue that is handed over has the time of the next tile's products.
   const auto tile_of = [&](int64_t some) {
     const double products = steps * shared_step_cycles(sizes, c, some);
-    return c.handed ? std::max(products, results * (has_few_storers(c) ? kFewHandedCycles : kHandedCycles))
-                    : products;
+    return hands_over_epilogue(c)
+               ? std::max(products,
+                          results * (has_three_storing_warps(c) ? kThreeWarpsCycles : kHandoverCycles))
+               : products;
   };
-  const bool large = c.family == MatmulFamily::wgmma && c.resident == 1;
-  const double result_cycles = scattered     ? kScatteredResult
-                               : c.alternate ? kTurnCycles
-                               : large       ? kResultCycles
-                                             : kSmallResultCycles;
-  const double broken_rows = c.family == MatmulFamily::wgmma && sizes.n % 64 != 0 ? kBrokenResult : 1;
-  const double stored =
-      results * broken_rows * result_cycles * sharing / (c.resident > 1 ? 2 : 1) / (c.cluster ? c.splits : 1);
-  // Of warpgroups that take turns, only the last one's epilogue is not behind another's products.
+  const bool large = is_wgmma(c) && c.resident == 1;
+  const double result_cycles = scattered         ? kScatteredResult
+                               : is_ping_pong(c) ? kPingPongCycles
+                               : large           ? kResultCycles
+                                                 : kSmallResultCycles;
+  const double broken_rows = is_wgmma(c) && sizes.n % 64 != 0 ? kBrokenResult : 1;
+  const double stored = results * broken_rows * result_cycles * sharing / (c.resident > 1 ? 2 : 1) /
+                        (splits_in_cluster(c) ? split_parts(c) : 1);
+  // Of warpgroups in ping-pong, only the last one's epilogue is not behind another's products.
   double cycles = (waves - 1) * tile_of(running) + tile_of(last) +
-                  (c.handed      ? 1
-                   : c.alternate ? 2
-                                 : waves) *
+                  (hands_over_epilogue(c) ? 1
+                   : is_ping_pong(c)      ? 2
+                                          : waves) *
                       stored;
   // Behind the memory's time the rest does not hide entirely.
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
-                                (deals_chunks(c) ? kDealtBehindMemory : kBehindMemory) * cycles) +
+                                (reduce_scatters(c) ? kReduceScatterBehindMemory : kBehindMemory) * cycles) +
            kStart + (large ? kAlone : 0);
-  const double result = c.family == MatmulFamily::simt ? kSimtClusterResult
-                        : deals_chunks(c)              ? kDealtResult
-                                                       : kClusterResult;
+  const double result = family_of(c) == MatmulFamily::simt ? kSimtClusterResult
+                        : reduce_scatters(c)               ? kReduceScatterResult
+                                                           : kClusterResult;
   // The blocks of a cluster have one tile: in each wave they start, load and add anew.
-  if (c.splits > 1 && c.cluster) {
-    const double sum = keeps_x(sizes, c) ? kFewClusterSum + kFewClusterPart * c.splits
-                                         : kClusterBase +
-                                               (kClusterSum * std::min(1.0, mean) + kClusterPart * c.splits) *
-                                                   std::min(sharing, kMostSharing) +
-                                               result * results;
+  if (split_parts(c) > 1 && splits_in_cluster(c)) {
+    const double sum = keeps_x(sizes, c)
+                           ? kFewClusterSum + kFewClusterPart * split_parts(c)
+                           : kClusterBase +
+                                 (kClusterSum * std::min(1.0, mean) + kClusterPart * split_parts(c)) *
+                                     std::min(sharing, kMostSharing) +
+                                 result * results;
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
-  if (c.splits > 1 && !c.cluster) cycles += kWorkspaceSum;
+  if (split_parts(c) > 1 && !splits_in_cluster(c)) cycles += kWorkspaceSum;
   return cycles;
 }
 
-double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulConfig& c, int bytes) {
+double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulWay& c, int bytes) {
   const double waves = static_cast<double>(ceil_div(tile_count(sizes, c), concurrent_blocks(c)));
   const double warps_cycles = static_cast<double>(c.block_m) * c.block_n * bytes * kByteCycles;
   const double own = warps_cycles / (4.0 * c.warpgroups);  // by the warps that multiply
-  if (!c.handed) return waves * own;
-  const double product = static_cast<double>(ceil_div(sizes.k, kStepDepth)) * step_cycles(c);
-  const double stored = warps_cycles / (has_few_storers(c) ? 3 : 4);
+  if (!hands_over_epilogue(c)) return waves * own;
+  const double product = static_cast<double>(ceil_div(sizes.k, kStepDepth)) * step_cycles(sizes, c);
+  const double stored = warps_cycles / (has_three_storing_warps(c) ? 3 : 4);
   return waves * std::max(stored - product, 0.0) + own;
 }
 
-double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions) {
-  const double exchange = kRowExchange * (config.row_blocks - 1);
-  const double results = static_cast<double>(config.block_m) * config.block_n;
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulWay& way, int reductions) {
+  const double exchange = kRowExchange * (row_blocks(way) - 1);
+  const double results = static_cast<double>(way.block_m) * way.block_n;
   // The blocks of a cluster have one tile: in each wave they start, load and reduce anew.
-  const auto waves = static_cast<double>(ceil_div(tile_count(sizes, config), concurrent_blocks(config)));
-  return matmul_cycles(sizes, config) + waves * reductions * (exchange + kRowResult * results) +
+  const auto waves = static_cast<double>(ceil_div(tile_count(sizes, way), concurrent_blocks(way)));
+  return matmul_cycles(sizes, way) + waves * reductions * (exchange + kRowResult * results) +
          std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
 }
 

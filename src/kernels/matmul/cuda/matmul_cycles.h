@@ -1,20 +1,20 @@
 // What a CUDA contraction takes, in clock cycles of an H100: the estimate that orders the configurations of
-// matmul_cuda_config.h.
+// matmul_ways.h.
 #pragma once
 
-#include "kernels/matmul/cuda/matmul_cuda_config.h"
+#include "kernels/matmul/cuda/matmul_ways.h"
 
 namespace aicf {
 
 // Blocks that the machine runs at a time.
-int64_t concurrent_blocks(const MatmulConfig& config);
+int64_t concurrent_blocks(const MatmulWay& way);
 
 // Of one multiprocessor.
-double matmul_cycles(const MatmulSizes& sizes, const MatmulConfig& config);
+double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& way);
 // And of an epilogue that moves so many bytes for each result, beyond the result itself: it is behind the
 // next tile's products where other warps store than multiply, as far as these take as long.
-double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int bytes);
+double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulWay& way, int bytes);
 // With an epilogue that reduces whole rows so often (row_epilogue.cuh).
-double matmul_row_cycles(const MatmulSizes& sizes, const MatmulConfig& config, int reductions);
+double matmul_row_cycles(const MatmulSizes& sizes, const MatmulWay& way, int reductions);
 
 }  // namespace aicf

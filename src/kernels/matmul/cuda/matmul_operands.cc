@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/product_group.h"
 
 namespace aicf {
@@ -42,25 +43,25 @@ std::string load_function(const MatmulView& a, const std::string& name, const Ma
 }
 
 // Of a group, whose products have tensor maps of their own.
-std::string map_pointers(const CudaProblem& problem, bool is_y) {
+std::string map_pointers(const ProductGroup& group, bool is_y) {
   std::string list;
-  for (size_t i = 0; i < problem.group->products.size(); ++i)
+  for (size_t i = 0; i < group.products.size(); ++i)
     list += (i == 0 ? "{&map" : ", &map") + std::to_string(2 * i + (is_y ? 1 : 0));
   return list + "}";
 }
 
 // Where a group's sums of x go.
-std::string sum_pointers(const CudaProblem& problem) {
+std::string sum_pointers(const ProductGroup& group) {
   std::string list;
-  for (const ProductGroup::Operands& product : problem.group->products)
+  for (const ProductGroup::Operands& product : group.products)
     list += (list.empty() ? "{" : ", ") +
             (product.x_sums < 0 ? std::string("nullptr") : "out" + std::to_string(product.x_sums));
   return list + "}";
 }
 
 // One tile has all rows of x.
-bool reads_y_once(const CudaProblem& problem, const MatmulView& a, const MatmulConfig& config) {
-  return largest(a.m, ranges_of(problem)) <= config.block_m &&
+bool reads_y_once(const CudaProblem& problem, const MatmulView& a, const MatmulWay& way) {
+  return largest(a.m, ranges_of(problem)) <= way.block_m &&
          std::none_of(a.y.batch.begin(), a.y.batch.end(), [](const Dim& s) { return s == Dim(0); });
 }
 
@@ -85,11 +86,11 @@ std::vector<int32_t> map_batch_axes(const CudaProblem& problem, const MatmulView
 }
 
 // What the products of a group have each: tensor maps, and where sums of x go.
-void add_group(MatmulOperandsText& operands, const ProductGroup& group, const CudaProblem& problem) {
+void add_group(MatmulOperandsText& operands, const ProductGroup& group) {
   const std::string count = "[" + std::to_string(group.products.size()) + "];\n";
   for (const bool is_y : {false, true}) {
     operands.text += std::string("  const CUtensorMap* ") + (is_y ? "y" : "x") + "_maps" + count;
-    operands.make += ", " + map_pointers(problem, is_y);
+    operands.make += ", " + map_pointers(group, is_y);
   }
   if (!group.x_sums) return;
   const std::string type(cuda_type(*group.x_sums));
@@ -98,12 +99,12 @@ void add_group(MatmulOperandsText& operands, const ProductGroup& group, const Cu
                    ";\n  using Ones = MultiplyOnes;\n  using SumOfX = " + type + ";\n  " + type +
                    "* sums_of_x" + count + "  __device__ __forceinline__ " + type +
                    "* x_sums(uint32_t batch) const { return aicf::picked(sums_of_x, batch); }\n";
-  operands.make += ", " + sum_pointers(problem);
+  operands.make += ", " + sum_pointers(group);
 }
 
-// The second matrix of a pair.
-void add_other_matrix(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulConfig& config) {
-  const bool wgmma = config.family == MatmulFamily::wgmma;
+// The second matrix of a dual GEMM.
+void add_other_matrix(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulWay& way) {
+  const bool wgmma = is_wgmma(way);
   operands.text += "  const " + std::string(cuda_type(problem.inputs[2].dtype)) + "* y1;\n";
   operands.make += ", in2";
   if (!wgmma) return;
@@ -112,19 +113,19 @@ void add_other_matrix(MatmulOperandsText& operands, const CudaProblem& problem, 
 }
 
 // What sliced.cuh asks: constants, or members where members of other sizes share the code.
-void add_settled(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulView& a,
-                 const MatmulConfig& config, CudaParams& params) {
-  const SettledOperands settled = settled_operands(problem, config);
+void add_early_flags(MatmulOperandsText& operands, const CudaProblem& problem, const MatmulView& a,
+                     const MatmulWay& way, CudaParams& params) {
+  const EarlyOperands early = early_operands(problem, way);
   const std::pair<const char*, bool> flags[] = {
       // Whether rows start at multiples of 16 bytes and their elements are neighbours.
       {"x_vectors", a.x.vector},
       {"y_vectors", a.y.vector},
       // Whether they are read before the launch before has ended; others: of the epilogue.
-      {"x_early", settled.x},
-      {"y_early", settled.y},
-      {"others_early", settled.others}};
+      {"x_early", early.x},
+      {"y_early", early.y},
+      {"others_early", early.others}};
   for (const auto& [name, value] : flags) {
-    if (problem.any_sizes) {
+    if (has_any_sizes(problem)) {
       operands.text += std::string("  bool ") + name + ";\n";
       operands.make += ", " + params.param(Dim(value ? 1 : 0)) + " != 0";
     } else {
@@ -134,44 +135,45 @@ void add_settled(MatmulOperandsText& operands, const CudaProblem& problem, const
 }
 
 // How matrices and tiles are found.
-std::string functions_text(const CudaProblem& problem, const MatmulView& a, const MatmulConfig& config) {
+std::string functions_text(const CudaProblem& problem, const MatmulView& a, const MatmulWay& way) {
   std::string text = matrix_function(a, "x", "x") + matrix_function(a, "y", "y");
-  if (problem.pair) text += flag_text("kPair", true) + matrix_function(a, "y1", "y");
+  if (is_dual_gemm(problem)) text += flag_text("kPair", true) + matrix_function(a, "y1", "y");
   // Whether the epilogue's groups of columns never reach beyond the last column.
   text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
-  text += flag_text("kWholeTiles",
-                    !problem.any_sizes && divides(a.m, config.block_m) && divides(a.n, tile_columns(config)));
-  if (config.family == MatmulFamily::wgmma) {
+  text += flag_text("kWholeTiles", !has_any_sizes(problem) && divides(a.m, way.block_m) &&
+                                       divides(a.n, tile_columns(problem, way)));
+  if (is_wgmma(way)) {
     const auto map = [&](const char* maps) {
-      return problem.group != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)" : std::string("map");
+      return product_group(problem) != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)"
+                                               : std::string("map");
     };
     text += load_function(a, "x", a.x, "load_box", map("x_maps"));
-    const char* load = reads_y_once(problem, a, config) ? "load_box_once" : "load_box";
+    const char* load = reads_y_once(problem, a, way) ? "load_box_once" : "load_box";
     text += load_function(a, "y", a.y, load, map("y_maps"));
-    if (problem.pair) text += load_function(a, "y1", a.y, load, "map");
+    if (is_dual_gemm(problem)) text += load_function(a, "y1", a.y, load, "map");
   }
   return text;
 }
 
 }  // namespace
 
-SettledOperands settled_operands(const CudaProblem& problem, const MatmulConfig& config) {
-  if (config.slices == 0 || problem.group != nullptr) return {};
-  const auto settled = [](const CudaWindow& window) { return window.settled; };
-  return {problem.inputs[0].settled, problem.inputs[1].settled,
-          std::all_of(problem.inputs.begin() + 2, problem.inputs.end(), settled)};
+EarlyOperands early_operands(const CudaProblem& problem, const MatmulWay& way) {
+  if (!is_sliced(way) || product_group(problem) != nullptr) return {};
+  const auto ready = [](const CudaWindow& window) { return window.ready; };
+  return {problem.inputs[0].ready, problem.inputs[1].ready,
+          std::all_of(problem.inputs.begin() + 2, problem.inputs.end(), ready)};
 }
 
-std::vector<int32_t> SettledOperands::early_inputs(size_t inputs) const {
+std::vector<int32_t> EarlyOperands::early_inputs(size_t inputs) const {
   std::vector<int32_t> early;
   for (size_t i = 0; i < inputs; ++i)
     if (i == 0 ? x && y && others : i == 1 ? y : others) early.push_back(static_cast<int32_t>(i));
   return early;
 }
 
-MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const MatmulView& a,
-                                        const MatmulConfig& config, CudaParams& params) {
+MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const MatmulView& a, const MatmulWay& way,
+                                        CudaParams& params) {
   const std::string index = fits_int32(a, ranges_of(problem)) ? "int32_t" : "int64_t";
   MatmulOperandsText operands{"struct Operands : aicf::MatmulOperands<" +
                                   std::string(cuda_type(problem.inputs[0].dtype)) + ", " + index + "> {\n",
@@ -190,11 +192,11 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
     member("x_stride" + number, a.x.batch[axis]);
     member("y_stride" + number, a.y.batch[axis]);
   }
-  if (problem.pair) add_other_matrix(operands, problem, config);
-  if (problem.group != nullptr) add_group(operands, *problem.group, problem);
-  if (config.slices > 0) add_settled(operands, problem, a, config, params);
+  if (is_dual_gemm(problem)) add_other_matrix(operands, problem, way);
+  if (const ProductGroup* group = product_group(problem)) add_group(operands, *group);
+  if (is_sliced(way)) add_early_flags(operands, problem, a, way, params);
   operands.make += "}";
-  operands.text += functions_text(problem, a, config) + "};\n";
+  operands.text += functions_text(problem, a, way) + "};\n";
   return operands;
 }
 

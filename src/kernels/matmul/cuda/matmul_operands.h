@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/cuda_text.h"
-#include "kernels/matmul/cuda/matmul_cuda_config.h"
 #include "kernels/matmul/cuda/matmul_view.h"
+#include "kernels/matmul/cuda/matmul_ways.h"
 
 namespace aicf {
 
@@ -21,15 +21,15 @@ struct MatmulOperandsText {
   std::string make;  // an expression for it: in0, in1, p0…
 };
 MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const MatmulView& view,
-                                        const MatmulConfig& config, CudaParams& params);
+                                        const MatmulWay& way, CudaParams& params);
 
 // What sliced.cuh reads before the launch before has ended: y, the operands of the epilogue; and x, where
 // both are, so that all that waits are the stores.
-struct SettledOperands {
+struct EarlyOperands {
   bool x = false, y = false, others = false;
   std::vector<int32_t> early_inputs(size_t inputs) const;  // of so many, see CudaLaunch
 };
-SettledOperands settled_operands(const CudaProblem& problem, const MatmulConfig& config);
+EarlyOperands early_operands(const CudaProblem& problem, const MatmulWay& way);
 
 // Of operand 0 (x) or 1 (y): boxes of a stage's depth of K by `block` rows or columns.
 TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& view, int operand, int block);

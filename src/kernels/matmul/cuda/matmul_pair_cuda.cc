@@ -1,5 +1,5 @@
-// Two products of one x whose results meet in the epilogue: a tile has the same columns of both. The row of
-// the table has no op of its own: calls/join_pairs.h makes its calls.
+// Dual GEMM: two products of one x whose results are operands of one epilogue. A tile has the same columns of
+// both. The row of the table has no op of its own: calls/join_pairs.h makes its calls.
 #include "base/error.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
@@ -8,30 +8,25 @@
 namespace aicf {
 namespace {
 
-struct Way {
-  MatmulConfig config;
-  double microseconds;
-};
-
-CudaProblem as_pair(const CudaProblem& problem) {
-  CudaProblem pair = problem;
-  pair.pair = true;
-  return pair;
+CudaProblem as_dual_gemm(const CudaProblem& problem) {
+  CudaProblem dual = problem;
+  dual.fusion = DualGemm();
+  return dual;
 }
 
 // Of the first family before those of the second, cheapest first.
-std::vector<Way> ways_of(const CudaProblem& pair) {
-  std::vector<Way> ways;
+std::vector<PricedMatmul> dual_ways_of(const CudaProblem& dual) {
+  std::vector<PricedMatmul> ways;
   const bool same_form =
-      pair.inputs.size() > kProductInputs && pair.inputs[1].dtype == pair.inputs[2].dtype &&
-      pair.inputs[1].sizes == pair.inputs[2].sizes && pair.inputs[1].strides == pair.inputs[2].strides;
-  if (pair.program == nullptr || !same_form || pair.program->stages.size() != 1 || sums_rows(*pair.program))
+      dual.inputs.size() > kProductInputs && dual.inputs[1].dtype == dual.inputs[2].dtype &&
+      dual.inputs[1].sizes == dual.inputs[2].sizes && dual.inputs[1].strides == dual.inputs[2].strides;
+  if (dual.program == nullptr || !same_form || dual.program->stages.size() != 1 || sums_rows(*dual.program))
     return ways;
-  const MatmulSizes sizes = matmul_sizes(pair);
+  const MatmulSizes sizes = matmul_sizes(dual);
   for (const MatmulFamily family : {MatmulFamily::wgmma, MatmulFamily::mma}) {
-    if (!matmul_family_fits(pair, family)) continue;
-    for (const MatmulConfig& config : matmul_pair_configs(sizes, family))
-      ways.push_back({config, matmul_cycles(sizes, config) / kCyclesPerMicrosecond});
+    if (!matmul_family_fits(dual, family)) continue;
+    for (const MatmulWay& way : matmul_pair_ways(sizes, family))
+      ways.push_back({way, matmul_cycles(sizes, way) / kCyclesPerMicrosecond});
   }
   return ways;
 }
@@ -43,16 +38,16 @@ bool can_run_matmul_pair(const Problem& problem) { return can_run_matmul_tensor_
 
 std::vector<KernelVariant> matmul_pair_variants(const CudaProblem& problem) {
   std::vector<KernelVariant> variants;
-  for (const Way& way : ways_of(as_pair(problem)))
-    variants.push_back({to_string(way.config), way.microseconds});
+  for (const auto& [way, microseconds] : dual_ways_of(as_dual_gemm(problem)))
+    variants.push_back({way, microseconds});
   return variants;
 }
 
 CudaCode generate_matmul_pair(const CudaProblem& problem) {
-  const CudaProblem pair = as_pair(problem);
-  for (const Way& way : ways_of(pair))
-    if (pair.variant.empty() || to_string(way.config) == pair.variant) return matmul_code(pair, way.config);
-  AICF_CHECK(false, "a pair of products without this variant: " + pair.variant);
+  const CudaProblem dual = as_dual_gemm(problem);
+  for (const auto& [way, microseconds] : dual_ways_of(dual))
+    if (!is_named(dual.way) || Way(way) == dual.way) return matmul_code(dual, way);
+  AICF_CHECK(false, "a dual GEMM that cannot run so: " + to_string(dual.way));
 }
 
 }  // namespace aicf

@@ -71,13 +71,14 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
         if (n == 1000) halve(c, Dim(n));
         const auto variants = cuda_variants(row(), c.problem);
         ASSERT_FALSE(variants.empty());
-        EXPECT_EQ(variants[0].name.starts_with("wgmma"), arch == 90 && dtype != DType::f32 && n != 333);
+        EXPECT_EQ(is_wgmma(std::get<MatmulWay>(variants[0].way)),
+                  arch == 90 && dtype != DType::f32 && n != 333);
         for (const KernelVariant& variant : variants) {
-          c.problem.variant = variant.name;
+          c.problem.way = variant.way;
           const CudaCode code = row().generate(c.problem);
           EXPECT_EQ(code, row().generate(c.problem));
           ASSERT_EQ(code.launches.size(), 1u);
-          EXPECT_LE(code.launches[0].shared_bytes, (arch == 90 ? 227 : 99) * 1024) << variant.name;
+          EXPECT_LE(code.launches[0].shared_bytes, (arch == 90 ? 227 : 99) * 1024) << to_string(variant.way);
           // Every way on one architecture; of halves and of f32 the first, ragged and not.
           const bool first = variant == variants[0] && (dtype == DType::f32 ? n == 333 : n != 333);
           if (dtype == DType::bf16 ? arch == 90 && n == 4096 : first && (arch == 90 || n != 4096))
@@ -93,12 +94,12 @@ TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
   Case c;
   set_up(c, DType::bf16, Dim(2048), Dim(4096), Dim(512), 80);
   for (const KernelVariant& variant : cuda_variants(row(), c.problem)) {
-    c.problem.variant = variant.name;
-    const int64_t rows = variant.name.starts_with("mma 128") ? 128 : 64;
+    c.problem.way = variant.way;
+    const int64_t rows = std::get<MatmulWay>(variant.way).block_m;
     EXPECT_EQ(row().generate(c.problem).launches[0].grid[0], Dim(2048 / rows * (4096 / 64)));
   }
   c.problem.arch = 90;
-  c.problem.variant = "";
+  c.problem.way = {};
   for (CudaWindow& w : c.problem.inputs) w.constant = true;
   const CudaLaunch launch = row().generate(c.problem).launches[0];
   ASSERT_EQ(launch.tensor_maps.size(), 3u);
@@ -118,12 +119,12 @@ TEST(MatmulPairCuda, TakesMatricesOfOneFormAndElementsAlone) {
   c.program.stages.emplace_back();
   EXPECT_EQ(ways(c), 0u);
   set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
-  c.program.stages[0].back().imm_i = 1;  // a sum over rows
+  c.program.stages[0].back().op = TileOp::store_sum;
   EXPECT_EQ(ways(c), 0u);
   // The second matrix begins where the copy engine cannot.
   set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
   c.problem.inputs[2].offset = Dim(4);
-  EXPECT_TRUE(cuda_variants(row(), c.problem)[0].name.starts_with("mma"));
+  EXPECT_EQ(std::get<MatmulWay>(cuda_variants(row(), c.problem)[0].way).unit, MatmulUnit::mma);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Compile-only: products with an epilogue over rows or with tiles handed on, and what they take. What the
-// code computes is checked where there is a GPU (compile/calls/join_rows_test.cc).
+// Compile-only: products with an epilogue over rows or whose epilogue is handed over, and what they take.
+// What the code computes is checked where there is a GPU (compile/calls/join_rows_test.cc).
 #include <gtest/gtest.h>
 
 #include <array>
@@ -86,11 +86,11 @@ TEST(MatmulRowsCuda, BlocksOfAClusterCoverARow) {
     const auto variants = cuda_variants(row(), c.problem);
     EXPECT_FALSE(variants.empty()) << n;
     for (const KernelVariant& variant : variants) {
-      c.problem.variant = variant.name;
+      c.problem.way = variant.way;
       const CudaLaunch launch = row().generate(c.problem).launches[0];
-      EXPECT_LE(launch.shared_bytes, 227 * 1024) << variant.name;
-      EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << variant.name;
-      EXPECT_EQ(n % launch.cluster, 0) << variant.name;
+      EXPECT_LE(launch.shared_bytes, 227 * 1024) << to_string(variant.way);
+      EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << to_string(variant.way);
+      EXPECT_EQ(n % launch.cluster, 0) << to_string(variant.way);
     }
   }
 }
@@ -116,12 +116,12 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
   EXPECT_EQ(ways(c), 0u);
 }
 
-// Tiles are handed on as halves: a program that sees them in f32 has its tiles stored by the warps that
+// Results are handed over as halves: a program that sees them in f32 has its tiles stored by the warps that
 // multiply.
-TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
+TEST(MatmulHandoverCuda, CompilesAndNeedsHalves) {
   std::vector<std::string> sources;
-  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!config.handed) continue;
+  for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!hands_over_epilogue(way)) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{load(0, 0), store(1, 0)}};
@@ -131,9 +131,9 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
       c.problem.outputs.pop_back();
       c.problem.outputs[0].dtype = result;
       c.problem.program = &stores;
-      const CudaCode code = matmul_code(c.problem, config);
+      const CudaCode code = matmul_code(c.problem, way);
       EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
-      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_few_storers(config) ? 512 : 384);
+      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_storing_warps(way) ? 512 : 384);
       if (result == DType::f16) sources.push_back(code.source);
     }
   }
@@ -143,27 +143,29 @@ TEST(MatmulHandedCuda, CompilesAndNeedsHalves) {
 }
 
 // Four warps would take longer for the functions than the product of a tile does.
-TEST(MatmulHandedCuda, SevenWarpsStoreFunctionsOfShortProducts) {
+TEST(MatmulHandoverCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   TileProgram gelu{{DType::f32}, {DType::f16}, {{TileType::f32}, {TileType::f32}, {TileType::f32}}, {}, {}};
   gelu.stages = {{load(0, 0), op(TileOp::round_f16, 1, 0), op(TileOp::gelu, 2, 1), store(1, 2)}};
   TileProgram sum = gelu;
   sum.stages[0][2].op = TileOp::neg;
-  const MatmulConfig tile{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
-  EXPECT_EQ(handed_storers(tile, gelu, Dim(384)), 7);
-  EXPECT_EQ(handed_storers(tile, gelu, Dim(768)), 4);
-  EXPECT_EQ(handed_storers(tile, gelu, Dim::symbol("k")), 4);
-  EXPECT_EQ(handed_storers(tile, sum, Dim(384)), 4);
+  const MatmulWay tile{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  EXPECT_EQ(storing_warps(tile, gelu, Dim(384)), 7);
+  EXPECT_EQ(storing_warps(tile, gelu, Dim(768)), 4);
+  EXPECT_EQ(storing_warps(tile, gelu, Dim::symbol("k")), 4);
+  EXPECT_EQ(storing_warps(tile, sum, Dim(384)), 4);
   AICF_NEEDS_NVRTC();
-  for (const MatmulConfig& config : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!config.handed) continue;
+  for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
+    if (!hands_over_epilogue(way)) continue;
     Case c;
     set_up(c, DType::f16, false, Dim(4096), Dim(2304));
     c.problem.inputs.pop_back();
     c.problem.outputs.pop_back();
     c.problem.program = &gelu;
-    const CudaCode code = matmul_code(c.problem, config);
-    const char* storers = has_few_storers(config) ? ", 3>::run" : config.stays ? ", 7, 3>::run" : ", 7>::run";
-    EXPECT_NE(code.source.find(storers), std::string::npos);
+    const CudaCode code = matmul_code(c.problem, way);
+    const char* warps = has_three_storing_warps(way) ? ", 3>::run"
+                        : keeps_x_stationary(way)    ? ", 7, 3>::run"
+                                                     : ", 7>::run";
+    EXPECT_NE(code.source.find(warps), std::string::npos);
     EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
   }
 }
@@ -176,7 +178,7 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
                       {},
                       {}};
   TileInstr sums = store(3, 3);
-  sums.imm_i = 1;
+  sums.op = TileOp::store_sum;
   program.stages = {{load(0, 0), op(TileOp::round_bf16, 1, 0), load(2, 1), op(TileOp::mul, 2, 1, 2),
                      op(TileOp::round_bf16, 3, 2), store(2, 2), sums}};
   check_tile_program(program);
@@ -188,17 +190,16 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
   std::vector<std::string> sources;
   std::array<bool, 3> seen{};
   for (const KernelVariant& variant : cuda_variants(product, c.problem)) {
-    EXPECT_EQ(variant.name.find("splits"), std::string::npos) << variant.name;
-    c.problem.variant = variant.name;
+    const auto& own = std::get<MatmulWay>(variant.way);
+    EXPECT_EQ(split_parts(own), 1) << to_string(variant.way);
+    c.problem.way = variant.way;
     const CudaCode code = product.generate(c.problem);
-    ASSERT_EQ(code.launches.size(), 2u) << variant.name;
-    EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << variant.name;
-    EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << variant.name;
+    ASSERT_EQ(code.launches.size(), 2u) << to_string(variant.way);
+    EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << to_string(variant.way);
+    EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << to_string(variant.way);
     // One of each way to store.
-    const bool handed = variant.name.find("handed") != std::string::npos,
-               alternate = variant.name.find("alternate") != std::string::npos;
-    const size_t way = handed ? 1 : alternate ? 2 : 0;
-    if (!std::exchange(seen[way], true)) sources.push_back(code.source);
+    const size_t kind = hands_over_epilogue(own) ? 1 : is_ping_pong(own) ? 2 : 0;
+    if (!std::exchange(seen[kind], true)) sources.push_back(code.source);
   }
   EXPECT_EQ(sources.size(), seen.size());
   AICF_NEEDS_NVRTC();

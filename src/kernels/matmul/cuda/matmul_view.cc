@@ -97,10 +97,11 @@ MatmulView matmul_view(const CudaProblem& problem) {
     view.x.batch.erase(view.x.batch.begin() + at);
     view.y.batch.erase(view.y.batch.begin() + at);
   }
-  if (problem.group != nullptr) view.products = static_cast<int64_t>(problem.group->products.size());
+  if (const ProductGroup* group = product_group(problem))
+    view.products = static_cast<int64_t>(group->products.size());
   set_layout(problem.inputs[0], view.x, view.x.column, view.x.row);
   set_layout(problem.inputs[1], view.y, view.y.row, view.y.column);
-  if (problem.pair) set_pair_layout(problem, view.y);
+  if (is_dual_gemm(problem)) set_pair_layout(problem, view.y);
   return view;
 }
 

@@ -3,53 +3,44 @@
 #include <algorithm>
 
 #include "kernels/cuda_machine.h"
+#include "kernels/matmul/cuda/matmul_ways.h"
 
 namespace aicf {
 namespace {
 
 constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
 constexpr int64_t kBarrierBytes = 16;  // of a stage
-constexpr int64_t kSharedBytes = 227 * 1024,
-                  kReserved = 1024;  // of a multiprocessor; of a block by the system
+constexpr int64_t kReserved = 1024;    // of a block by the system
 
-bool has_loader_group(const MatmulConfig& c) { return c.warpgroups == 2 && c.resident == 1; }
-
-int64_t stage_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
-  return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;
-}
+bool has_loader_group(const MatmulWay& c) { return c.warpgroups == 2 && c.resident == 1; }
 
 // Chunks in wgmma.cuh: 16 rows of each warp.
-int64_t chunk_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
+int64_t chunk_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
   // Places in wgmma_handed.cuh: all columns of the rows.
-  if (c.handed) return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
+  if (hands_over_epilogue(c))
+    return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
-  const int64_t exchanges = warps * tile.reductions * (16 * c.row_blocks * 4 + 8);
+  const int64_t exchanges = warps * tile.reductions * (16 * row_blocks(c) * 4 + 8);
   // WgmmaDealt in wgmma_cluster.cuh: a barrier and the parts.
-  const int64_t dealt = deals_chunks(c) ? 16 + dealt_bytes(c) : 0;
-  return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges + dealt;
+  const int64_t parts = reduce_scatters(c) ? 16 + reduce_scatter_bytes(c) : 0;
+  return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges + parts;
 }
 
 // FewRows::kBytes in few_rows.cuh.
-int64_t few_rows_bytes(const MatmulConfig& c) {
+int64_t few_rows_bytes(const MatmulWay& c) {
   const int64_t quads = c.block_n / 32;
-  return c.splits * ((quads + c.splits - 1) / c.splits) * 1024 + 16;
-}
-
-// kKeptBarriers and kKeptBytes in wgmma.cuh.
-int64_t staying_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
-  return c.stays ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
+  return split_parts(c) * ((quads + split_parts(c) - 1) / split_parts(c)) * 1024 + 16;
 }
 
 // Stages and what the epilogue needs.
-int64_t product_bytes(const MatmulConfig& c, const WgmmaTile& tile) {
-  const int64_t results = int64_t{c.block_m} * c.block_n * 4, stages = c.stages * stage_bytes(c, tile);
+int64_t product_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  const int64_t results = int64_t{c.block_m} * c.block_n * 4, stage = wgmma_stage_bytes(c, tile),
+                stages = c.stages * stage, epilogue = wgmma_epilogue_bytes(c, tile);
   // Where fewer rows of x are loaded, the last stage's products read on behind it.
-  const int64_t read = tile.x_rows > 0 ? stages - stage_bytes(c, tile) + c.block_m * kRowBytes : 0;
-  return std::max(read, sends_few_rows(tile.x_rows, c)  ? stages + few_rows_bytes(c)
-                        : c.cluster && !deals_chunks(c) ? std::max(stages, results)
-                                                        : stages + chunk_bytes(c, tile));
+  const int64_t read = tile.x_rows > 0 ? stages - stage + c.block_m * kRowBytes : 0;
+  return std::max({read, stages + epilogue, epilogue == 0 ? results : 0});
 }
 
 // The matrix instruction with x by `x_operands`, whose values `inputs` gives.
@@ -86,24 +77,38 @@ bool is_function(TileOp op) {
 // Where x has stages and comes early, 64 x 4096 x 4096 take 12.0 us with 16, 12.5 with 8, 13.2 with 0, and
 // 128 x 4096 x 4096 in tiles of 64 x 64, two to a multiprocessor, 13.8 with 24, 14.6 with 16, 15.1 with 8;
 // but 256 x 4096 x 4096, whose blocks have no room beside them, 18.3 with 0, 18.8 with 8, 21.5 with 24.
-int steps_left(const MatmulConfig& c, const WgmmaTile& tile) {
+int steps_left(const MatmulWay& c, const WgmmaTile& tile) {
   if (tile.kept_bytes > 0) return c.resident > 1 || tile.early_x ? 12 : 4;
   if (!tile.early_x || c.warpgroups > 1) return 0;
-  return c.resident > 1 && c.splits == 1 ? 24 : 16;
+  return c.resident > 1 && split_parts(c) == 1 ? 24 : 16;
 }
 
 // Blocks of a cluster. Two with a tile each are neighbours so, and ask for their common operand at about the
 // same time: with x early 256 x 4096 x 4096 took 18.7 us in turns with others on an H100, 19.2 without.
-int blocks_together(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
-  if (c.row_blocks > 0) return c.row_blocks;
-  if (c.cluster) return c.splits;
+int blocks_together(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
+  if (row_blocks(c) > 0) return row_blocks(c);
+  if (splits_in_cluster(c)) return split_parts(c);
   return tile.early_x && c.warpgroups == 2 && tiles.constant() && *tiles.constant() % 2 == 0 ? 2 : 1;
 }
 
 }  // namespace
 
-int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k) {
-  if (has_few_storers(config)) return 3;
+int64_t wgmma_stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;
+}
+
+int64_t wgmma_epilogue_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  if (sends_few_rows(tile.x_rows, c)) return few_rows_bytes(c);
+  return splits_in_cluster(c) && !reduce_scatters(c) ? 0 : chunk_bytes(c, tile);
+}
+
+// kKeptBarriers and kKeptBytes in wgmma.cuh.
+int64_t stationary_x_bytes(const MatmulWay& c, const WgmmaTile& tile) {
+  return keeps_x_stationary(c) ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
+}
+
+int storing_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k) {
+  if (has_three_storing_warps(way)) return 3;
   // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
   // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
   constexpr int64_t kLongest = 512;
@@ -114,7 +119,7 @@ int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, cons
   return depth && *depth <= kLongest && calls ? 7 : 4;
 }
 
-std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
+std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
   const auto number = [](int v) { return std::to_string(v) + ", "; };
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
   // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
@@ -123,39 +128,39 @@ std::string wgmma_type_text(const MatmulConfig& c, const WgmmaTile& tile) {
   const int ahead = c.resident > kFewBlocks || tile.own_bytes > kOneChunk ? 0
                     : tile.own_bytes > kTwoChunks                         ? 1
                                                                           : 2;
-  const std::string split = c.row_blocks > 0 ? "kRow, " : c.cluster ? "kCluster, " : "kNone, ";
+  const std::string split = row_blocks(c) > 0 ? "kRow, " : splits_in_cluster(c) ? "kCluster, " : "kNone, ";
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
-                              flag(c.alternate) + number(ahead) + flag(tile.x_along_k) +
+                              flag(is_ping_pong(c)) + number(ahead) + flag(tile.x_along_k) +
                               flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-                              "aicf::Split::" + split + number(c.splits) +
+                              "aicf::Split::" + split + number(split_parts(c)) +
                               std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
-  if (c.handed)
-    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storers) + kept_steps + ">";
+  if (hands_over_epilogue(c))
+    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storing_warps) + kept_steps + ">";
   if (tile.kept_bytes > 0)
     return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
            number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
-  return c.row_blocks > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(c.row_blocks) + ">"
-                          : product;
+  return row_blocks(c) > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(row_blocks(c)) + ">"
+                           : product;
 }
 
-int wgmma_most_stages(const MatmulConfig& c, const WgmmaTile& tile) {
-  return static_cast<int>((kSharedBytes / c.resident - kReserved - chunk_bytes(c, tile)) /
-                          stage_bytes(c, tile));
+int wgmma_most_stages(const MatmulWay& c, const WgmmaTile& tile) {
+  return static_cast<int>((shared_limit(90) / c.resident - kReserved - chunk_bytes(c, tile)) /
+                          wgmma_stage_bytes(c, tile));
 }
 
-CudaLaunch wgmma_launch(const MatmulConfig& c, const WgmmaTile& tile, const Dim& tiles) {
+CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
-  launch.block =
-      c.handed ? (has_few_storers(c) ? 384 : 512) : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
-  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + staying_bytes(c, tile);
+  launch.block = hands_over_epilogue(c) ? (has_three_storing_warps(c) ? 384 : 512)
+                                        : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + stationary_x_bytes(c, tile);
   launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};
-  launch.grid[0] = c.row_blocks > 0 ? tiles
-                   : c.cluster      ? tiles * Dim(c.splits)
-                                    : min(tiles, Dim(kMultiprocessors * c.resident));
+  launch.grid[0] = row_blocks(c) > 0      ? tiles
+                   : splits_in_cluster(c) ? tiles * Dim(split_parts(c))
+                                          : min(tiles, Dim(kMultiprocessors * c.resident));
   return launch;
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cuda_launch.h"
-#include "kernels/matmul/cuda/matmul_cuda_config.h"
+#include "kernels/matmul/cuda/matmul_way.h"
 #include "kernels/tile_program.h"
 
 namespace aicf {
@@ -17,31 +17,37 @@ std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y
 // with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
 std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k);
 
-// What the template arguments of WgmmaMatmul in wgmma.cuh say beside the configuration.
+// What the template arguments of WgmmaMatmul in wgmma.cuh say beside the way.
 struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
-  bool early_x = false;    // x is read before the wait, too (CudaWindow::settled)
+  bool early_x = false;    // x is read before the wait, too (CudaWindow::ready)
   int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
-  int kept_steps = 0;      // of K, where x of a row of tiles stays (wgmma_handed.cuh)
+  int kept_steps = 0;      // of K, where x is stationary (wgmma_handed.cuh)
   bool own_part = true;    // of K, in what is kept
   bool half_tile = true;   // the epilogue takes the results as halves
   int own_bytes = 0;       // of a group's epilogue, that it reads for each result
   int reductions = 0;      // of rows, in the epilogue
-  int storers = 4;         // of handed tiles: warps that run the epilogue
+  int storing_warps = 4;   // that run the epilogue that is handed over to them
 };
-// Warps that store handed tiles: more where the epilogue of four would take longer than the product of a
-// tile.
-int handed_storers(const MatmulConfig& config, const TileProgram& epilogue, const Dim& k);
+// Warps that run an epilogue that is handed over to them: more where that of four would take longer than the
+// product of a tile.
+int storing_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k);
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
-std::string wgmma_type_text(const MatmulConfig& config, const WgmmaTile& tile);
+std::string wgmma_type_text(const MatmulWay& way, const WgmmaTile& tile);
 // `struct MultiplyOnes` with run(float (&d)[12], uint32_t one, uint64_t x): d += 64 rows of ones, two of
 // which are `one`, times 24 rows of x as columns (row_sums.cuh).
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k);
+// Bytes of shared memory as wgmma.cuh and what it includes lay it out: of a stage with its barriers; of the
+// epilogue behind the stages, of parts of K that cluster_barrier() separates none, as they lie over the
+// stages; of x that is stationary, before them.
+int64_t wgmma_stage_bytes(const MatmulWay& way, const WgmmaTile& tile);
+int64_t wgmma_epilogue_bytes(const MatmulWay& way, const WgmmaTile& tile);
+int64_t stationary_x_bytes(const MatmulWay& way, const WgmmaTile& tile);
 // Stages that fit beside the epilogue's memory.
-int wgmma_most_stages(const MatmulConfig& config, const WgmmaTile& tile);
+int wgmma_most_stages(const MatmulWay& way, const WgmmaTile& tile);
 // Threads, cluster, shared memory and grid for so many tiles.
-CudaLaunch wgmma_launch(const MatmulConfig& config, const WgmmaTile& tile, const Dim& tiles);
+CudaLaunch wgmma_launch(const MatmulWay& way, const WgmmaTile& tile, const Dim& tiles);
 
 }  // namespace aicf

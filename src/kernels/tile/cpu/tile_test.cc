@@ -147,6 +147,12 @@ TEST(Tile, RefusesWhatDoesNotFit) {
   TileProgram chunk = layer_norm(4);
   chunk.registers[0].row = false;  // read in a later stage
   refuse(chunk);
+  TileProgram numbered = chain();
+  numbered.stages[0].back().imm_i = 1;  // how a sum over all rows was once written
+  refuse(numbered);
+  TileProgram sum = chain();
+  sum.stages[0].back().op = TileOp::store_sum;  // of GPUs
+  EXPECT_NO_THROW(check_tile_program(sum));
 
   const TileProgram program = chain();
   TestTensor x(DType::f32, {4, 5}), y(DType::f32, {4, 5}), z(DType::f32, {4, 5}), narrow(DType::f32, {4, 4}),
@@ -165,6 +171,7 @@ TEST(Tile, RefusesWhatDoesNotFit) {
   refuse_step(x.arg(), flat, z.arg(), {1}, "rank");
   refuse_step(x.arg(), y.arg(), repeated, {1}, "output overlaps itself");
   step_testing::expect_refused({"tile", {x.arg(), y.arg()}, {z.arg()}, {1}, {}, nullptr}, "no program");
+  step_testing::expect_refused({"tile", {x.arg(), y.arg()}, {z.arg()}, {1}, {}, &sum}, "a sum over rows");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ namespace aicf {
 //     template <int V> __device__ void fetch(Own<V>& to, const Row& row, int64_t col) const;
 //     template <int V, class A> __device__ void apply(const Row& row, int64_t col, const A (&acc)[V],
 //                                                     const Shared<V>& shared, const Own<V>& own) const;
-//     // Of a pair (CudaProblem::pair) every apply() has `const A (&acc1)[V]` behind acc.
+//     // Of a DualGemm every apply() has `const A (&acc1)[V]` behind acc.
 //     static constexpr bool kSumsRows = …;  // Whether a result is a sum over all rows. Then, in place of
 //     apply():
 //     // Adds the elements of that result to `sums`.
@@ -50,7 +50,7 @@ struct CudaEpilogue {
 // The half type that the program rounds its accumulators, the first operands, to before anything else;
 // nullopt: none.
 std::optional<DType> epilogue_tile(const TileProgram& program, size_t accumulators = 1);
-// The program's operand 0 is the accumulator, of a pair operand 1 the other one; the others are
+// The program's operand 0 is the accumulator, of a DualGemm operand 1 the other one; the others are
 // problem.inputs from own_inputs on; its outputs are problem.outputs. Domain: outputs[0].sizes.
 CudaEpilogue cuda_epilogue(const CudaProblem& problem, size_t own_inputs, CudaParams& params);
 

@@ -24,7 +24,7 @@ class ColumnsWriter : public StagedWriter {
     for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
     CudaCode code;
     code.source = kTileIncludes;
-    code.member = problem_.member;
+    code.member = is_member(problem_);
     if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
     std::vector<std::string> bodies;
     for (size_t s = 0; s < (splits_ > 1 ? stages_.size() : 1); ++s) {

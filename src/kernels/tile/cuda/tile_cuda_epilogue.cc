@@ -169,8 +169,8 @@ std::string EpilogueMembers::arguments() const {
 
 EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
     : program_(*problem.program),
-      accumulators_(problem.pair ? 2 : 1),
-      members_(params, problem.any_sizes),
+      accumulators_(is_dual_gemm(problem) ? 2 : 1),
+      members_(params, has_any_sizes(problem)),
       own_inputs_(own_inputs) {
   AICF_CHECK(program_.inputs.size() >= accumulators_, "an epilogue has a tile");
   AICF_CHECK(problem.inputs.size() - own_inputs + accumulators_ == program_.inputs.size() &&

@@ -30,7 +30,7 @@ class FlatWriter : public TileWriter {
         cuda_kernel_head(added_ != nullptr ? *added_->kernel : problem_, launch, added_ != nullptr) + body +
         "}\n";
     code.launches = {launch};
-    code.member = problem_.member && added_ == nullptr;
+    code.member = is_member(problem_) && added_ == nullptr;
     if (space_.rank() == 1 && problem_.outputs.size() == 1)
       code.block_elements = int64_t{threads_} * items_ * vector_;
     return code;

@@ -32,11 +32,11 @@ CudaWindow over_rows(CudaWindow indices, size_t rank) {
 bool can_run_tile_gathered(const Problem& problem) { return problem.inputs.size() >= 2; }
 
 CudaCode generate_tile_gathered(const CudaProblem& problem) {
-  AICF_CHECK(problem.program != nullptr && problem.params.size() == 2 &&
+  AICF_CHECK(problem.program != nullptr && problem.params.size() == 1 && problem.indexed &&
                  problem.inputs.size() == problem.program->inputs.size() + 1,
              "a region over gathered rows needs a program, a table and indices");
   const CudaWindow& indices = problem.inputs.back();
-  GatheredRows rows{&problem, static_cast<size_t>(problem.params[1].require_constant("gathered input"))};
+  GatheredRows rows{&problem, static_cast<size_t>(*problem.indexed)};
   const CudaWindow& table = problem.inputs[rows.view];
   CudaProblem region = problem;
   region.inputs.pop_back();

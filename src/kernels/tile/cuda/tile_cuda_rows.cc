@@ -23,7 +23,7 @@ CudaCode RowsWriter::write() {
   code.source = kTileIncludes;
   if (!fetched_.empty()) code.source += "#include \"tile/cuda/tile_ahead.cuh\"\n";
   if (gathered_ != nullptr) code.source += "#include \"indexing/walk.cuh\"\n";
-  code.member = problem_.member && fetched_.empty();
+  code.member = is_member(problem_) && fetched_.empty();
   code.static_shared_bytes =
       std::max(kReductionBytes, int64_t{items_} * threads_ / 32 * 8) * reduction_count();
   if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
@@ -143,7 +143,7 @@ std::vector<size_t> RowsWriter::first_reads(size_t stage) const {
 
 std::vector<size_t> RowsWriter::early_reads() {
   std::vector<size_t> views;
-  if (!kept_ || splits_ > 1 || problem_.member || has_sums()) return views;
+  if (!kept_ || splits_ > 1 || is_member(problem_) || has_sums()) return views;
   int64_t bytes = 0;
   for (size_t s = 0; s < stages_.size(); ++s)
     for (size_t view : first_reads(s)) {

@@ -41,7 +41,7 @@ bool RowsWriter::choose_fetched_rows() {
 }
 
 void RowsWriter::choose_fetched_sums() {
-  if (problem_.member) return;
+  if (is_member(problem_)) return;
   for (size_t view = 0; view < input_count(); ++view)
     if (fetchable(view)) fetched_.push_back(view);
   const int64_t groups = threads_ / group_, parts = groups * items_ * group_ * vector_ * 4,

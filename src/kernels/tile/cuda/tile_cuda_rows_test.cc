@@ -40,7 +40,7 @@ TEST(TileCuda, ConstantsThatRowsShareAreReadBeforeTheWait) {
   }
   // A member of a bundle waits for none: its launch has begun with another member.
   problem.inputs[1].constant = true;
-  problem.member = true;
+  problem.form = CodeForm::member;
   const CudaCode code = find_cuda_kernel("tile")->generate(problem);
   EXPECT_EQ(code.launches.at(0).early_inputs, std::vector<int32_t>());
 }
@@ -129,7 +129,7 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
                     {load,
                      {.op = TileOp::sub, .type = TileType::f32, .dst = 1, .a = 0, .b = sum},
                      {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 1},
-                     {.op = TileOp::store, .type = TileType::f32, .a = 1, .operand = 2, .imm_i = 1}}};
+                     {.op = TileOp::store_sum, .type = TileType::f32, .a = 1, .operand = 2}}};
   check_tile_program(program);
   std::map<std::string, std::vector<std::string>> texts;  // by target
   for (int64_t columns : {200, 768}) {

@@ -38,11 +38,11 @@ CudaWindow numbers_of_rows(const CudaWindow& out) {
 bool can_run_tile_scattered(const Problem& problem) { return problem.inputs.size() >= 2; }
 
 CudaCode generate_tile_scattered(const CudaProblem& problem) {
-  AICF_CHECK(problem.program != nullptr && problem.params.size() == 2 &&
+  AICF_CHECK(problem.program != nullptr && problem.params.size() == 1 && problem.indexed &&
                  problem.inputs.size() == problem.program->inputs.size() + 1,
              "a region over scattered rows needs a program, updates and indices");
   const CudaWindow &indices = problem.inputs.back(), &out = problem.outputs[0];
-  AddedRows rows{&problem, static_cast<size_t>(problem.params[1].require_constant("scattered input"))};
+  AddedRows rows{&problem, static_cast<size_t>(*problem.indexed)};
   CudaProblem region = problem;
   region.inputs.pop_back();
   region.inputs[rows.view].sizes = out.sizes;

@@ -266,7 +266,8 @@ TEST(TileCuda, ScatteredRowsBeyondNarrowOffsetsAreReadWithWideOnes) {
                       {DType::f16, Dim(0), {rows, Dim(1024)}, strides},
                       {DType::i64, Dim(0), {rows, Dim(1)}, {Dim(1), Dim(1)}}};
     problem.outputs = {table};
-    problem.params = {Dim(0), Dim(1)};
+    problem.params = {Dim(0)};
+    problem.indexed = 1;
     problem.program = &program;
     problem.ranges = &ranges;
     const std::string text = find_cuda_kernel("tile_scattered")->generate(problem).source;

@@ -2,46 +2,15 @@
 // tile of the two. Inputs that run across the outputs are read along their own axis into shared memory first.
 #include <algorithm>
 
+#include "kernels/tile/cuda/tile_way.h"
 #include "kernels/tile/cuda/tile_writer.h"
 
 namespace aicf {
 namespace {
 
 constexpr int kTransposeThreads = 256;
-constexpr int64_t kMinSide = 16;  // elements: below, the cache reorders well enough
 
 constexpr size_t kMaxCrossing = 4;  // inputs in shared memory, 9 KB each
-
-// Neighbours of the output lie along the last axis, those of `view` along the result; -1 if it does not run
-// across.
-int crossing_axis(const TileView& view) {
-  const size_t rank = view.strides.size();
-  if (rank < 2 || is_number(view.strides[rank - 1], 0) || is_number(view.strides[rank - 1], 1)) return -1;
-  for (size_t axis = 0; axis + 1 < rank; ++axis)
-    if (is_number(view.strides[axis], 1)) return static_cast<int>(axis);
-  return -1;
-}
-
-// Makes the axis that most crossing input bytes run along the last but one.
-bool turn_across(TileSpace& space, size_t inputs, const SymbolRanges& ranges) {
-  const size_t rank = space.rank();
-  if (rank < 2 || !is_number(space.views[inputs].strides[rank - 1], 1)) return false;
-  std::vector<int> bytes(rank);
-  for (size_t i = 0; i < inputs; ++i)
-    if (const int axis = crossing_axis(space.views[i]); axis >= 0)
-      bytes[static_cast<size_t>(axis)] += dtype_bytes(space.views[i].dtype);
-  const auto best = static_cast<size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
-  if (bytes[best] == 0 || upper_bound(space.sizes[best], ranges) < kMinSide ||
-      upper_bound(space.sizes[rank - 1], ranges) < kMinSide)
-    return false;
-  const auto move = [&](std::vector<Dim>& list) {
-    const auto from = list.begin() + static_cast<std::ptrdiff_t>(best);
-    std::rotate(from, from + 1, list.end() - 1);
-  };
-  move(space.sizes);
-  for (TileView& view : space.views) move(view.strides);
-  return true;
-}
 
 class TransposeWriter : public TileWriter {
  public:
@@ -178,8 +147,7 @@ class TransposeWriter : public TileWriter {
 
 }  // namespace
 
-std::optional<CudaCode> generate_tile_transpose(const CudaProblem& problem, TileSpace space) {
-  if (!turn_across(space, problem.inputs.size(), ranges_of(problem))) return std::nullopt;
+CudaCode generate_tile_transpose(const CudaProblem& problem, const TileSpace& space) {
   return TransposeWriter(problem, space).write();
 }
 

@@ -15,7 +15,7 @@ namespace aicf {
 // Sizes and strides become members of the struct, because its functions do not see the kernel's arguments.
 class EpilogueMembers {
  public:
-  // any_sizes: see CudaProblem.
+  // any_sizes: see CodeForm.
   EpilogueMembers(CudaParams& params, bool any_sizes) : params_(params), any_sizes_(any_sizes) {}
   std::string number(const Dim& dim);  // "384" or the member "q0"
   std::string declarations() const;

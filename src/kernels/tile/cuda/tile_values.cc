@@ -23,7 +23,7 @@ class Builder {
       for (const TileInstr& instr : stage) {
         if (instr.op == TileOp::store_scalar) {
           stores.push_back({instr, -1});  // its scalar may be written later in the stage
-        } else if (instr.op == TileOp::store) {
+        } else if (instr.op == TileOp::store || instr.op == TileOp::store_sum) {
           add_store(instr, at(instr.a));
         } else {
           at(instr.dst) = add(instr);
@@ -123,8 +123,8 @@ class Builder {
   void add_store(const TileInstr& instr, int value) {
     const TileValue& from = result_.values[static_cast<size_t>(value)];
     const int stage = from.stage + (is_tile_reduction(from.op) ? 1 : 0);
-    result_.stores.push_back(
-        {instr.operand, value, instr.type, instr.op == TileOp::store_scalar, stage, is_sum_over_rows(instr)});
+    result_.stores.push_back({instr.operand, value, instr.type, instr.op == TileOp::store_scalar, stage,
+                              instr.op == TileOp::store_sum});
   }
 
   const TileProgram& program_;

@@ -77,8 +77,7 @@ struct AddedRows {
 // The kernels; `generate_tile` chooses.
 CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space,
                             const AddedRows* added = nullptr);
-// Nullopt where inputs and outputs are walked alike.
-std::optional<CudaCode> generate_tile_transpose(const CudaProblem& problem, TileSpace space);
+CudaCode generate_tile_transpose(const CudaProblem& problem, const TileSpace& space);
 struct GatheredRows;
 CudaCode generate_tile_rows(const CudaProblem& problem, const TileSpace& space,
                             const GatheredRows* gathered = nullptr);

@@ -1,4 +1,4 @@
-#include "kernels/matmul/cuda/matmul_cuda_config.h"
+#include "kernels/matmul/cuda/matmul_ways.h"
 
 #include <gtest/gtest.h>
 
@@ -13,49 +13,46 @@
 namespace aicf {
 namespace {
 
-MatmulConfig choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int arch = 90,
-                    bool y_along_k = true) {
+MatmulWay choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int arch = 90, bool y_along_k = true) {
   return choose_matmul({1, m, n, k, y_along_k}, family, arch, 4);
 }
 
-TEST(MatmulCudaConfig, blocks_of_several_tiles_hand_them_on) {
+TEST(MatmulWays, blocks_of_several_tiles_hand_their_epilogue_over) {
   for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}})
     EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
-  for (const MatmulConfig& config :
-       matmul_configs({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(config.handed && config.block_n == 192) << "one tile each";
+  for (const MatmulWay& way : matmul_ways({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
+    EXPECT_FALSE(hands_over_epilogue(way) && way.block_n == 192) << "one tile each";
 }
 
-TEST(MatmulCudaConfig, x_of_a_row_of_tiles_stays_where_k_is_short) {
+TEST(MatmulWays, x_is_stationary_where_k_is_short) {
   EXPECT_EQ(to_string(choose(8192, 1152, 384, MatmulFamily::wgmma)),
             "wgmma 128x192 stages 3 warpgroups 2 handed x stays");
-  MatmulConfig config{.family = MatmulFamily::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
-  config.handed = config.stays = true;
-  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384}, config), 2);
-  EXPECT_EQ(blocks_of_row({1, 4096, 1536, 64}, config), 4);
-  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 392}, config), 0) << "more than fits";
-  EXPECT_EQ(blocks_of_row({1, 4096, 1152, 384}, config), 0) << "a block would have one tile or two";
-  EXPECT_EQ(blocks_of_row({2, 8192, 1152, 384}, config), 0);
-  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384, true, false}, config), 0);
+  MatmulWay way{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
+  way.schedule = MatmulSchedule::stationary_x;
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384}, way), 2);
+  EXPECT_EQ(blocks_of_row({1, 4096, 1536, 64}, way), 4);
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 392}, way), 0) << "more than fits";
+  EXPECT_EQ(blocks_of_row({1, 4096, 1152, 384}, way), 0) << "a block would have one tile or two";
+  EXPECT_EQ(blocks_of_row({2, 8192, 1152, 384}, way), 0);
+  EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384, true, false}, way), 0);
 }
 
-TEST(MatmulCudaConfig, chunks_are_dealt_where_each_block_has_as_many_and_the_parts_fit) {
-  const MatmulConfig c = choose(256, 4096, 8192, MatmulFamily::wgmma);
+TEST(MatmulWays, chunks_are_reduced_where_each_block_has_as_many_and_the_parts_fit) {
+  const MatmulWay c = choose(256, 4096, 8192, MatmulFamily::wgmma);
   EXPECT_EQ(to_string(c), "wgmma 128x128 stages 5 splits 2 cluster warpgroups 2");
-  EXPECT_TRUE(deals_chunks(c));
+  EXPECT_TRUE(reduce_scatters(c));
   for (const auto& [m, n, splits] : {std::tuple(128, 128, 3), {128, 64, 2}, {256, 128, 2}, {128, 192, 2}}) {
-    const MatmulConfig other{.family = MatmulFamily::wgmma,
-                             .block_m = m,
-                             .block_n = n,
-                             .splits = splits,
-                             .cluster = true,
-                             .warpgroups = 2};
-    EXPECT_FALSE(deals_chunks(other)) << to_string(other);
+    const MatmulWay other{.unit = MatmulUnit::wgmma,
+                          .block_m = m,
+                          .block_n = n,
+                          .split = {SplitKind::cluster, splits},
+                          .warpgroups = 2};
+    EXPECT_FALSE(reduce_scatters(other)) << to_string(other);
   }
 }
 
-TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
-  // Three warps store what is handed on: not faster than twelve steps of K.
+TEST(MatmulWays, large_products_take_the_largest_tile) {
+  // Three warps run the epilogue: not faster than twelve steps of K.
   for (const int64_t n : {4096, 8192})
     EXPECT_EQ(to_string(choose(8192, n, n, MatmulFamily::wgmma)),
               "wgmma 128x256 stages 3 warpgroups 2 handed");
@@ -64,43 +61,38 @@ TEST(MatmulCudaConfig, large_products_take_the_largest_tile) {
   EXPECT_EQ(choose(4096, 4096, 4096, MatmulFamily::simt).block_n, 128);
 }
 
-TEST(MatmulCudaConfig, tiles_fill_whole_waves) {
+TEST(MatmulWays, tiles_fill_whole_waves) {
   // 4096 × 768: 128 tiles of 128 × 192 on 132 multiprocessors, where 192 of 128 × 128 would take two rounds.
   EXPECT_EQ(choose(4096, 768, 3072, MatmulFamily::wgmma).block_n, 192);
 }
 
-TEST(MatmulCudaConfig, a_block_with_one_tile_has_no_more_stages_than_steps) {
-  const MatmulConfig c = choose(32, 1152, 384, MatmulFamily::wgmma, 90, false);
-  EXPECT_EQ(c.splits, 1);
+TEST(MatmulWays, a_block_with_one_tile_has_no_more_stages_than_steps) {
+  const MatmulWay c = choose(32, 1152, 384, MatmulFamily::wgmma, 90, false);
+  EXPECT_EQ(split_parts(c), 1);
   EXPECT_LE(c.stages, 6);
 }
 
-TEST(MatmulCudaConfig, few_rows_take_many_blocks_and_stages) {
-  const MatmulConfig c = choose(1, 4096, 4096, MatmulFamily::wgmma);
+TEST(MatmulWays, few_rows_take_many_blocks_and_stages) {
+  const MatmulWay c = choose(1, 4096, 4096, MatmulFamily::wgmma);
   EXPECT_EQ(c.block_m, 64);
-  EXPECT_GE(4096 / c.block_n * c.splits, 64);
+  EXPECT_GE(4096 / c.block_n * split_parts(c), 64);
   EXPECT_GE(c.stages, 10);
 }
 
-TEST(MatmulCudaConfig, clusters_of_three_take_the_places_of_four) {
-  const MatmulConfig c{.family = MatmulFamily::wgmma,
-                       .block_m = 128,
-                       .block_n = 64,
-                       .stages = 8,
-                       .splits = 3,
-                       .cluster = true,
-                       .warpgroups = 2};
+TEST(MatmulWays, clusters_of_three_take_the_places_of_four) {
+  const MatmulWay c{.unit = MatmulUnit::wgmma,
+                    .block_m = 128,
+                    .block_n = 64,
+                    .stages = 8,
+                    .split = {SplitKind::cluster, 3},
+                    .warpgroups = 2};
   EXPECT_EQ(concurrent_blocks(c), 96);
   EXPECT_GT(matmul_cycles({1, 1024, 320, 5760}, c), 1.6 * matmul_cycles({1, 1024, 256, 5760}, c));
 }
 
-TEST(MatmulCudaConfig, blocks_of_one_multiprocessor_share_what_it_loads) {
-  const MatmulConfig c{.family = MatmulFamily::wgmma,
-                       .block_m = 64,
-                       .block_n = 64,
-                       .stages = 6,
-                       .warpgroups = 1,
-                       .resident = 2};
+TEST(MatmulWays, blocks_of_one_multiprocessor_share_what_it_loads) {
+  const MatmulWay c{
+      .unit = MatmulUnit::wgmma, .block_m = 64, .block_n = 64, .stages = 6, .warpgroups = 1, .resident = 2};
   const auto cycles = [&](int64_t rows, int64_t columns) {
     return matmul_cycles({1, 64 * rows, 64 * columns, 4096}, c);
   };
@@ -108,55 +100,56 @@ TEST(MatmulCudaConfig, blocks_of_one_multiprocessor_share_what_it_loads) {
   EXPECT_LT(cycles(12, 12), 2 * cycles(12, 11));
 }
 
-TEST(MatmulCudaConfig, threads_of_little_products_have_one_result_each) {
-  EXPECT_TRUE(is_single(choose(64, 16, 8, MatmulFamily::simt)));
-  EXPECT_TRUE(is_single(choose(16, 8, 64, MatmulFamily::simt, 80)));
-  EXPECT_FALSE(is_single(choose(128, 512, 784, MatmulFamily::simt)));
-  EXPECT_FALSE(is_single(choose(4096, 4096, 64, MatmulFamily::simt)));
+TEST(MatmulWays, threads_of_little_products_have_one_result_each) {
+  EXPECT_EQ(choose(64, 16, 8, MatmulFamily::simt).unit, MatmulUnit::single);
+  EXPECT_EQ(choose(16, 8, 64, MatmulFamily::simt, 80).unit, MatmulUnit::single);
+  EXPECT_NE(choose(128, 512, 784, MatmulFamily::simt).unit, MatmulUnit::single);
+  EXPECT_NE(choose(4096, 4096, 64, MatmulFamily::simt).unit, MatmulUnit::single);
   for (const auto& [m, n, k] : {std::tuple(64, 16, 8), {16, 8, 64}, {128, 512, 10}})
-    EXPECT_TRUE(is_single(choose_matmul({.m = m, .n = n, .k = k, .f32 = true}, MatmulFamily::simt, 90, 4)))
+    EXPECT_EQ(choose_matmul({.m = m, .n = n, .k = k, .f32 = true}, MatmulFamily::simt, 90, 4).unit,
+              MatmulUnit::single)
         << "K is sliced only where it is long";
 }
 
 // K as tf32 counts it: twice.
-TEST(MatmulCudaConfig, slices_of_narrow_results_are_short_or_split) {
+TEST(MatmulWays, slices_of_narrow_results_are_short_or_split) {
   const auto sliced = [](int64_t m, int64_t n, int64_t k) {
     return choose_matmul({.m = m, .n = n, .k = 2 * k, .y_along_k = false, .f32 = true}, MatmulFamily::mma, 90,
                          4);
   };
-  EXPECT_EQ(sliced(128, 10, 512).splits, 4);  // y comes an element at a time
-  EXPECT_EQ(sliced(128, 512, 512).splits, 2);
+  EXPECT_EQ(split_parts(sliced(128, 10, 512)), 4);  // y comes an element at a time
+  EXPECT_EQ(split_parts(sliced(128, 512, 512)), 2);
   for (const auto& [m, n, k] : {std::tuple(128, 512, 10), {512, 10, 128}, {784, 512, 128}})
-    EXPECT_TRUE(sliced(m, n, k).slices == 4 && sliced(m, n, k).splits == 1) << "can share a launch";
+    EXPECT_TRUE(sliced(m, n, k).slices == 4 && split_parts(sliced(m, n, k)) == 1) << "can share a launch";
 }
 
-TEST(MatmulCudaConfig, long_k_is_split_where_there_are_few_tiles) {
-  EXPECT_GT(choose(32, 384, 8192, MatmulFamily::wgmma).splits, 1);
-  EXPECT_TRUE(choose(32, 384, 8192, MatmulFamily::wgmma).cluster);
-  EXPECT_FALSE(choose(32, 384, 8192, MatmulFamily::mma, 80).cluster);
-  EXPECT_EQ(choose(32, 384, 64, MatmulFamily::wgmma).splits, 1);
+TEST(MatmulWays, long_k_is_split_where_there_are_few_tiles) {
+  EXPECT_GT(split_parts(choose(32, 384, 8192, MatmulFamily::wgmma)), 1);
+  EXPECT_TRUE(splits_in_cluster(choose(32, 384, 8192, MatmulFamily::wgmma)));
+  EXPECT_FALSE(splits_in_cluster(choose(32, 384, 8192, MatmulFamily::mma, 80)));
+  EXPECT_EQ(split_parts(choose(32, 384, 64, MatmulFamily::wgmma)), 1);
 }
 
-TEST(MatmulCudaConfig, few_rows_keep_many_weights_under_way) {
+TEST(MatmulWays, few_rows_keep_many_weights_under_way) {
   for (int64_t m : {1, 16, 64})
     for (int64_t n : {2048, 4096}) {
-      const MatmulConfig c = choose(m, n, 4096, MatmulFamily::wgmma);
+      const MatmulWay c = choose(m, n, 4096, MatmulFamily::wgmma);
       EXPECT_GE(c.block_n * 128 * c.stages, 64 * 1024) << to_string(c);
     }
   // Of one row and of sixteen, the next launch's fit beside them.
-  const MatmulConfig c = choose(1, 4096, 4096, MatmulFamily::wgmma);
+  const MatmulWay c = choose(1, 4096, 4096, MatmulFamily::wgmma);
   EXPECT_LE(c.block_n * 128 * c.stages + kept_x_bytes({1, 1, 4096, 4096}, c, true), 108 * 1024)
       << to_string(c);
-  const MatmulConfig sixteen = choose(16, 4096, 4096, MatmulFamily::wgmma);
+  const MatmulWay sixteen = choose(16, 4096, 4096, MatmulFamily::wgmma);
   EXPECT_LE((16 + sixteen.block_n) * 128 * sixteen.stages, 108 * 1024) << to_string(sixteen);
 }
 
 // A decoder's products. Where a multiprocessor has two blocks, a third finds no place, so that they do not
 // crowd.
-TEST(MatmulCudaConfig, blocks_of_one_row_spread_over_the_machine) {
+TEST(MatmulWays, blocks_of_one_row_spread_over_the_machine) {
   for (const auto& [n, k] : {std::pair(3072, 2048), {2048, 2048}, {16384, 2048}, {2048, 8192}}) {
-    const MatmulConfig c = choose(1, n, k, MatmulFamily::wgmma, 90, false);
-    const int blocks = n / c.block_n * c.splits;
+    const MatmulWay c = choose(1, n, k, MatmulFamily::wgmma, 90, false);
+    const int blocks = n / c.block_n * split_parts(c);
     EXPECT_GE(blocks, 128) << to_string(c);
     if (blocks > 192) {
       EXPECT_GT(3 * c.stages * c.block_n * 128, 227 * 1024) << to_string(c);
@@ -164,36 +157,36 @@ TEST(MatmulCudaConfig, blocks_of_one_row_spread_over_the_machine) {
   }
 }
 
-TEST(MatmulCudaConfig, few_rows_of_whole_stages_are_kept) {
-  const MatmulConfig c = choose(1, 2048, 8192, MatmulFamily::wgmma);
-  ASSERT_GT(c.splits, 1) << to_string(c);
+TEST(MatmulWays, few_rows_of_whole_stages_are_kept) {
+  const MatmulWay c = choose(1, 2048, 8192, MatmulFamily::wgmma);
+  ASSERT_GT(split_parts(c), 1) << to_string(c);
   const MatmulSizes sizes{1, 1, 2048, 8192};
   EXPECT_TRUE(keeps_x(sizes, c));
   EXPECT_EQ(kept_x_bytes(sizes, c, false), 8192 * 2);
-  EXPECT_EQ(kept_x_bytes(sizes, c, true), 8192 * 2 / c.splits);
+  EXPECT_EQ(kept_x_bytes(sizes, c, true), 8192 * 2 / split_parts(c));
   for (const MatmulSizes& other :
        {MatmulSizes{1, 9, 2048, 1024}, MatmulSizes{1, 1, 2048, 1000}, MatmulSizes{2, 1, 2048, 1024},
         MatmulSizes{1, 2, 2048, 8192}, MatmulSizes{1, 1, 2048, 1024, true, false}})
     EXPECT_FALSE(keeps_x(other, c)) << other.m << " " << other.k;
 }
 
-TEST(MatmulCudaConfig, parts_of_few_rows_are_sent) {
-  const MatmulConfig c = choose(1, 2048, 2048, MatmulFamily::wgmma, 90, false);
-  EXPECT_GT(c.splits, 1) << to_string(c);
+TEST(MatmulWays, parts_of_few_rows_are_sent) {
+  const MatmulWay c = choose(1, 2048, 2048, MatmulFamily::wgmma, 90, false);
+  EXPECT_GT(split_parts(c), 1) << to_string(c);
   EXPECT_TRUE(sends_few_rows(1, c)) << to_string(c);
   EXPECT_FALSE(sends_few_rows(9, c)) << to_string(c);
 }
 
-TEST(MatmulCudaConfig, other_numbers_of_stages_come_last_and_fit_shared_memory) {
+TEST(MatmulWays, other_numbers_of_stages_come_last_and_fit_shared_memory) {
   for (int64_t m : {1, 16, 64, 128, 4096, -16}) {
     const bool x_along_k = m > 0;  // else whole blocks of x are loaded
     m = std::abs(m);
-    const auto configs = matmul_configs({1, m, 3072, 4096, true, x_along_k}, MatmulFamily::wgmma, 90, 4);
+    const auto ways = matmul_ways({1, m, 3072, 4096, true, x_along_k}, MatmulFamily::wgmma, 90, 4);
     std::set<std::string> names, tiles;
     bool others = false;
-    for (const MatmulConfig& c : configs) {
+    for (const MatmulWay& c : ways) {
       EXPECT_TRUE(names.insert(to_string(c)).second) << to_string(c);
-      MatmulConfig tile = c;
+      MatmulWay tile = c;
       tile.stages = 0;
       const bool known = !tiles.insert(to_string(tile)).second;
       EXPECT_TRUE(known || !others) << to_string(c);
@@ -209,30 +202,30 @@ TEST(MatmulCudaConfig, other_numbers_of_stages_come_last_and_fit_shared_memory) 
   }
 }
 
-TEST(MatmulCudaConfig, warpgroups_that_take_turns_have_whole_tiles) {
-  for (const MatmulConfig& c : matmul_configs({1, 128, 128, 8192, true}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(c.alternate && c.splits > 1) << to_string(c);
+TEST(MatmulWays, warpgroups_in_ping_pong_have_whole_tiles) {
+  for (const MatmulWay& c : matmul_ways({1, 128, 128, 8192, true}, MatmulFamily::wgmma, 90, 4))
+    EXPECT_FALSE(is_ping_pong(c) && split_parts(c) > 1) << to_string(c);
 }
 
-TEST(MatmulCudaConfig, rows_of_y_along_n_come_in_whole_panels) {
+TEST(MatmulWays, rows_of_y_along_n_come_in_whole_panels) {
   for (int64_t n : {32, 96, 384, 768, 2304})
     EXPECT_EQ(choose(64, n, 512, MatmulFamily::wgmma, 90, false).block_n % 64, 0) << n;
 }
 
-TEST(MatmulCudaConfig, every_tile_fits_shared_memory) {
-  for (const MatmulConfig& c : matmul_tiles(MatmulFamily::mma, 4))
+TEST(MatmulWays, every_tile_fits_shared_memory) {
+  for (const MatmulWay& c : matmul_tiles(MatmulFamily::mma, 4))
     EXPECT_LE((c.block_m + c.block_n) * 128 * c.stages, 99 * 1024) << to_string(c);
-  for (const MatmulConfig& c : matmul_tiles(MatmulFamily::wgmma, 4))
+  for (const MatmulWay& c : matmul_tiles(MatmulFamily::wgmma, 4))
     EXPECT_LE(((c.block_m + c.block_n) * 128 * c.stages + 16 * c.stages + 1024) * c.resident, 228 * 1024)
         << to_string(c);
 }
 
-TEST(MatmulCudaConfig, rows_of_many_waves_cost_more_than_their_products) {
+TEST(MatmulWays, rows_of_many_waves_cost_more_than_their_products) {
   // Measured on H100, 16,384 x 768 of 768 with a residual and a layer norm: 77 us in one kernel, 64 apart.
   const MatmulSizes many{1, 16384, 768, 768}, few{1, 2048, 768, 768};
   const auto cycles = [](const MatmulSizes& sizes) {
     double best = 1e30;
-    for (MatmulConfig c : matmul_row_configs(sizes)) {
+    for (MatmulWay c : matmul_row_ways(sizes)) {
       c.stages = 5;
       best = std::min(best, matmul_row_cycles(sizes, c, 2));
     }
@@ -245,7 +238,7 @@ TEST(MatmulCudaConfig, rows_of_many_waves_cost_more_than_their_products) {
   EXPECT_LT(cycles(few), 2 * apart(few));
 }
 
-TEST(MatmulCudaConfig, every_size_has_a_choice) {
+TEST(MatmulWays, every_size_has_a_choice) {
   for (int64_t m : {0, 1, 7, 1000, 100000})
     for (int64_t k : {0, 1, 100, 100000})
       for (MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})

@@ -1,0 +1,123 @@
+// Compile-only: the shared memory that the host counts for attention is what the device lays out.
+#include <gtest/gtest.h>
+
+#include "codegen/nvrtc.h"
+#include "codegen/testing/needs_nvrtc.h"
+#include "kernels/attention/cuda/attention_backward_cuda.h"
+#include "kernels/attention/cuda/attention_cuda.h"
+#include "kernels/testing/cuda_texts.h"
+#include "kernels/testing/layout_text.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::dense;
+using cuda_testing::LayoutText;
+
+constexpr int64_t kAlign = 1024;  // of the first byte
+
+CudaProblem problem_of(const Shape& q, int64_t kv_heads, int64_t keys, int64_t depth, bool has_mask) {
+  CudaProblem p;
+  p.inputs = {dense(DType::f16, q), dense(DType::f16, {q[0], Dim(kv_heads), Dim(keys), q[3]}),
+              dense(DType::f16, {q[0], Dim(kv_heads), Dim(keys), Dim(depth)})};
+  p.outputs = {dense(DType::f16, {q[0], q[1], q[2], Dim(depth)})};
+  if (has_mask) p.inputs.push_back(dense(DType::f16, {q[0], Dim(1), Dim(1), Dim(keys)}));
+  p.params = {Dim(0), Dim(has_mask ? 1 : 0)};
+  p.fparams = {0.125, 0.0};
+  p.arch = 90;
+  return p;
+}
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+void add_split(LayoutText& text, const AttentionPlan& plan) {
+  text.use("Split", "aicf::attention::SplitAttention<Traits, " + number(plan.way.keys) +
+                        ", aicf::attention::Split::" + (plan.way.cluster > 1 ? "kCluster" : "kWorkspace") +
+                        ", " + number(plan.tiles) + ", " + number(plan.stages) +
+                        ", aicf::attention::AsTheyAre>");
+  const std::string stages = number(plan.stages) + " * Split::kStageBytes",
+                    sums = "(Split::kWarps * 16 * Split::kSumStride * 4 + (Split::kWarps + 1) * 16 * 8)";
+  text.equal("16 * Split::kRowBytes + (" + stages + " > " + sums + " ? " + stages + " : " + sums + ")",
+             plan.shared_bytes);
+}
+
+std::string layout_text(const CudaProblem& problem, const AttentionPlan& plan) {
+  LayoutText text(attention_code(problem, plan.way).source);
+  switch (plan.way.unit) {
+    case AttentionUnit::kWgmma:
+      text.equal("aicf::attention::HopperShared<Traits>::kBarriers + 12 * 8", plan.shared_bytes - kAlign);
+      break;
+    case AttentionUnit::kShort:
+      text.equal("aicf::attention::ShortShared<Traits>::kBarriers + 2 * 8", plan.shared_bytes - kAlign);
+      break;
+    case AttentionUnit::kMma:
+      text.use("Mma", "aicf::attention::MmaAttention<Traits, " + number(plan.warps) + ", " +
+                          number(plan.way.rows / plan.warps / 16) + ">");
+      text.equal(
+          "(Traits::kRows + Mma::kKeys) * Mma::kRowBytes + Mma::kKeys * Mma::kValueBytes + "
+          "(Traits::kMaskPerKey ? 2 * 4 * Mma::kKeys : 0)",
+          plan.shared_bytes);
+      break;
+    case AttentionUnit::kSplit:
+      add_split(text, plan);
+      break;
+    case AttentionUnit::kSimt:
+      ADD_FAILURE() << "has no constants on the device";
+  }
+  return text.text();
+}
+
+TEST(AttentionLayout, HostAndDeviceAgree) {
+  std::vector<std::string> texts;
+  std::vector<int> seen(5);
+  for (const bool has_mask : {false, true})
+    for (const auto& [q, kv_heads, keys, depth] :
+         {std::tuple(Shape{Dim(4), Dim(16), Dim(4096), Dim(128)}, 16, 4096, 128),
+          {Shape{Dim(4), Dim(16), Dim(4096), Dim(64)}, 16, 4096, 64},
+          {Shape{Dim(64), Dim(12), Dim(128), Dim(32)}, 12, 128, 32},
+          {Shape{Dim(8), Dim(12), Dim(128), Dim(64)}, 12, 100, 40},
+          {Shape{Dim(1), Dim(32), Dim(1), Dim(64)}, 8, 1024, 64},
+          {Shape{Dim(1), Dim(32), Dim(1), Dim(160)}, 8, 3000, 160},
+          {Shape{Dim(1), Dim(2), Dim(512), Dim(80)}, 2, 512, 96}}) {
+      const CudaProblem problem = problem_of(q, kv_heads, keys, depth, has_mask);
+      for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("attention_wgmma"), problem)) {
+        const AttentionPlan plan = resolve(std::get<AttentionWay>(variant.way), problem);
+        if (++seen[static_cast<size_t>(plan.way.unit)] <= 8) texts.push_back(layout_text(problem, plan));
+      }
+    }
+  for (const AttentionUnit unit :
+       {AttentionUnit::kMma, AttentionUnit::kSplit, AttentionUnit::kWgmma, AttentionUnit::kShort})
+    EXPECT_GT(seen[static_cast<size_t>(unit)], 0) << static_cast<int>(unit);
+  AICF_NEEDS_NVRTC();
+  EXPECT_EQ(compile_cuda(texts, "sm_90a").size(), texts.size());
+}
+
+// Both have barriers set aside for the larger one.
+TEST(AttentionLayout, GradientsFitWhatTheHostCounts) {
+  AICF_NEEDS_NVRTC();
+  constexpr int64_t kBarriers = 160;
+  std::vector<std::string> texts;
+  for (const int64_t depth : {32, 64, 96, 128}) {
+    const Shape q{Dim(2), Dim(4), Dim(256), Dim(depth)};
+    const CudaWindow w = dense(DType::f16, q);
+    CudaProblem problem;
+    problem.inputs = {w, w, w, w, w};
+    problem.outputs = {w, w, w};
+    problem.params = {Dim(0), Dim(0)};
+    problem.fparams = {0.125, 0.0};
+    problem.arch = 90;
+    ASSERT_EQ(attention_backward_unit(problem), BackwardUnit::kWgmma);
+    const CudaCode code = attention_backward_code(problem, BackwardUnit::kWgmma);
+    LayoutText text(code.source);
+    text.use("Dq", "aicf::attention::DqShared<Traits>");
+    text.use("Dkv", "aicf::attention::DkvShared<Traits>");
+    text.equal("Dq::kBarriers", code.launches[0].shared_bytes - kAlign - kBarriers);
+    text.equal("Dkv::kBarriers", code.launches[1].shared_bytes - kAlign - kBarriers);
+    text.equal("2 * Dq::kFulls * 8 <= " + number(kBarriers), 1);
+    texts.push_back(text.text());
+  }
+  EXPECT_EQ(compile_cuda(texts, "sm_90a").size(), texts.size());
+}
+
+}  // namespace
+}  // namespace aicf

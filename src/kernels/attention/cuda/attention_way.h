@@ -1,0 +1,31 @@
+// A way of running attention on CUDA: the units and the tile that are asked for. What runs, of which the
+// problem decides too, is an AttentionPlan (attention_cuda.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace aicf {
+
+enum class AttentionUnit : uint8_t {
+  kSimt,
+  kMma,
+  kSplit,  // by mma, the keys of few rows split among blocks
+  kWgmma,
+  kShort,  // by wgmma, all keys in one tile
+};
+
+struct AttentionWay {
+  AttentionUnit unit = AttentionUnit::kSimt;
+  int rows = 64, keys = 64;  // of a block
+  int cluster = 1;           // kSplit: blocks that share the keys of one tile of rows without a workspace
+  bool operator==(const AttentionWay&) const = default;
+};
+
+std::string_view fault_of(const AttentionWay& way);  // see matmul_way.h
+std::string to_string(const AttentionWay& way);      // "wgmma 128x64", "split 16x128 cluster 8"
+std::optional<AttentionWay> parse_attention_way(std::string_view text);
+
+}  // namespace aicf

@@ -1,0 +1,13 @@
+// How convolutions on matrix units are cut into tiles.
+#pragma once
+
+#include "kernels/matmul/cuda/matmul_ways.h"
+
+namespace aicf {
+
+// Tiles and splits for a contraction of these sizes whose operands are gathered, the best first.
+std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch);
+// Those of conv_tma.cuh.
+std::vector<PricedMatmul> boxed_ways(const MatmulSizes& sizes, int arch);
+
+}  // namespace aicf

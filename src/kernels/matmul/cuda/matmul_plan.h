@@ -1,0 +1,39 @@
+// What runs where a row of the table is asked for a way of running a product: everything that the writer of
+// the text (matmul_code.cc) needs and that sizes, strides, the epilogue and the architecture decide. Plain
+// data; pure, needs no GPU.
+#pragma once
+
+#include "kernels/cuda_kernel.h"
+#include "kernels/matmul/cuda/matmul_view.h"
+#include "kernels/matmul/cuda/matmul_ways.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
+
+namespace aicf {
+
+struct MatmulPlan {
+  // As asked, but for the schedule: an epilogue is handed over as halves only, and x is stationary only where
+  // its size is known and fits. A schedule that is not possible becomes the next plainer one; a pipeline that
+  // then has room for one more stage gets it.
+  MatmulWay way;
+  MatmulView view;
+  bool dual = false;         // two products of one x, whose columns alternate in the tile
+  WarpTile warp;             // mma: results of a warp
+  bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (made_x.cuh)
+  int tile_columns = 0;      // of the result
+  Dim tiles;                 // of the result, of all batches
+  Dim part_depth;            // of K, of one part of a split
+  int64_t row_blocks = 0;    // that share a row of tiles, where x is stationary
+  WgmmaTile wgmma;           // of wgmma alone
+  int threads = 0;           // of a block that multiplies, but of wgmma (wgmma_launch)
+  int min_blocks = 0;        // of a multiprocessor, for which the compiler keeps registers; 0: as it likes
+  int64_t shared_bytes = 0;  // dynamic, of a block that multiplies, but of wgmma
+  int64_t result_bytes = 0;  // of a tile's sums
+};
+
+// The problem has a program; the way is without fault and its family fits.
+MatmulPlan resolve(const MatmulWay& way, const CudaProblem& problem);
+
+// Elements of K that a step of single.cuh takes, of accumulators of this type.
+int single_depth(DType dtype);
+
+}  // namespace aicf

@@ -1,0 +1,134 @@
+#include "kernels/matmul/cuda/matmul_way.h"
+
+#include <array>
+
+#include "kernels/way_words.h"
+
+namespace aicf {
+namespace {
+
+constexpr std::array<std::string_view, 3> kFamilies = {"simt", "mma", "wgmma"};
+
+std::string number(const char* word, int value) {
+  return " " + std::string(word) + " " + std::to_string(value);
+}
+
+std::optional<MatmulFamily> take_family(WayWords& words) {
+  for (size_t i = 0; i < kFamilies.size(); ++i)
+    if (words.take(kFamilies[i])) return static_cast<MatmulFamily>(i);
+  return std::nullopt;
+}
+
+MatmulUnit unit_of(MatmulFamily family, const MatmulWay& way) {
+  if (family == MatmulFamily::wgmma) return MatmulUnit::wgmma;
+  if (family == MatmulFamily::mma) return way.slices > 0 ? MatmulUnit::sliced_mma : MatmulUnit::mma;
+  if (way.slices > 0) return MatmulUnit::sliced_simt;
+  return way.block_m == kSingleSide ? MatmulUnit::single : MatmulUnit::simt;
+}
+
+bool take_split(WayWords& words, MatmulSplit& split) {
+  if (!words.take("splits")) return true;
+  if (!words.take_number(split.parts)) return false;
+  split.kind = words.take("cluster") ? SplitKind::cluster : SplitKind::workspace;
+  return split.kind == SplitKind::cluster || words.take("workspace");
+}
+
+MatmulSchedule take_schedule(WayWords& words) {
+  if (words.take("alternate")) return MatmulSchedule::ping_pong;
+  if (!words.take("handed")) return MatmulSchedule::cooperative;
+  return words.take("x stays") ? MatmulSchedule::stationary_x : MatmulSchedule::epilogue_handover;
+}
+
+std::string_view schedule_text(MatmulSchedule schedule) {
+  switch (schedule) {
+    case MatmulSchedule::cooperative:
+      return "";
+    case MatmulSchedule::ping_pong:
+      return " alternate";
+    case MatmulSchedule::epilogue_handover:
+      return " handed";
+    case MatmulSchedule::stationary_x:
+      return " handed x stays";
+  }
+  return "";
+}
+
+std::string_view wgmma_fault(const MatmulWay& way) {
+  if (way.warpgroups != 1 && way.warpgroups != 2) return "one or two warpgroups multiply";
+  if (way.block_m % (64 * way.warpgroups) != 0) return "warpgroups multiply 64 rows at a time";
+  if (way.block_n % 32 != 0 || way.block_n > 256) return "an instruction has up to 256 columns";
+  if (splits_in_workspace(way)) return "parts of K are added up in clusters";
+  if (way.schedule == MatmulSchedule::cooperative) return "";
+  if (way.warpgroups != 2 || way.resident != 1) return "two warpgroups have a multiprocessor for themselves";
+  return way.split.kind != SplitKind::none ? "tiles of a persistent block are whole" : "";
+}
+
+}  // namespace
+
+MatmulFamily family_of(MatmulUnit unit) {
+  switch (unit) {
+    case MatmulUnit::simt:
+    case MatmulUnit::single:
+    case MatmulUnit::sliced_simt:
+      return MatmulFamily::simt;
+    case MatmulUnit::mma:
+    case MatmulUnit::sliced_mma:
+      return MatmulFamily::mma;
+    case MatmulUnit::wgmma:
+      return MatmulFamily::wgmma;
+  }
+  return MatmulFamily::simt;
+}
+
+std::string_view fault_of(const MatmulWay& way) {
+  if (way.block_m < 1 || way.block_n < 1 || way.stages < 1) return "a tile or pipeline of nothing";
+  if (is_sliced(way) != (way.slices > 1)) return "slices are of sliced.cuh, two or more";
+  if (way.split.kind == SplitKind::none ? way.split.parts != 1 : way.split.parts < 1)
+    return "parts without a split";
+  if (way.split.parts < 2 && (splits_in_cluster(way) || splits_in_workspace(way)))
+    return "a split of one part";
+  if (is_wgmma(way)) return wgmma_fault(way);
+  if (way.warpgroups != 0 || way.resident != 1 || way.schedule != MatmulSchedule::cooperative ||
+      way.split.kind == SplitKind::row)
+    return "warpgroups, resident blocks, schedules and clusters of rows are wgmma's";
+  if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K are added up in clusters";
+  const bool is_single_tile = way.block_m == kSingleSide && way.block_n == kSingleSide;
+  if (way.unit == MatmulUnit::single && (!is_single_tile || way.split.kind != SplitKind::none))
+    return "single.cuh has one tile and all of K";
+  return way.unit == MatmulUnit::simt && way.block_m == kSingleSide ? "a tile of single.cuh" : "";
+}
+
+std::string to_string(const MatmulWay& way) {
+  std::string text = std::string(kFamilies[static_cast<size_t>(family_of(way))]) + " " +
+                     std::to_string(way.block_m) + "x" + std::to_string(way.block_n) +
+                     number("stages", way.stages);
+  if (way.slices > 0) text += number("slices", way.slices);
+  if (split_parts(way) > 1)
+    text += number("splits", split_parts(way)) + (splits_in_cluster(way) ? " cluster" : " workspace");
+  if (way.warpgroups > 0) text += number("warpgroups", way.warpgroups);
+  if (way.resident > 1) text += number("resident", way.resident);
+  text += schedule_text(way.schedule);
+  if (row_blocks(way) > 0) text += number("rows of", row_blocks(way));
+  return text;
+}
+
+std::optional<MatmulWay> parse_matmul_way(std::string_view text) {
+  WayWords words(text);
+  MatmulWay way;
+  const std::optional<MatmulFamily> family = take_family(words);
+  if (!family || !words.take_tile(way.block_m, way.block_n) || !words.take("stages") ||
+      !words.take_number(way.stages) || !words.take_optional("slices", way.slices) ||
+      !take_split(words, way.split) || !words.take_optional("warpgroups", way.warpgroups) ||
+      !words.take_optional("resident", way.resident))
+    return std::nullopt;
+  way.schedule = take_schedule(words);
+  if (words.take("rows of")) {
+    if (way.split.kind != SplitKind::none || !words.take_number(way.split.parts)) return std::nullopt;
+    way.split.kind = SplitKind::row;
+  }
+  way.unit = unit_of(*family, way);
+  if (!words.is_done() || !fault_of(way).empty() || to_string(way) != text) return std::nullopt;
+  return way;
+}
+
+}  // namespace aicf

@@ -1,0 +1,324 @@
+#include "kernels/matmul/cuda/matmul_ways.h"
+
+#include <algorithm>
+
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kClusterArch = 90;
+constexpr int kSlicedSide = 32;                                               // of a tile of sliced.cuh
+constexpr int64_t kSliceStage = 32, kMostSlicedTiles = 6 * kMultiprocessors;  // stage: elements of K
+
+MatmulSplit in_cluster(int parts) {
+  return parts > 1 ? MatmulSplit{SplitKind::cluster, parts} : MatmulSplit();
+}
+
+// Splitting buys parallelism for a cost that does not pay for short K.
+std::vector<int> split_counts(const MatmulWay& c, int64_t k, int arch) {
+  std::vector<int> splits{1};
+  if (c.unit == MatmulUnit::single || is_ping_pong(c) || hands_over_epilogue(c) ||
+      (c.warpgroups > 1 && c.resident > 1))
+    return splits;
+  const int most = arch >= kClusterArch ? 8 : 32;
+  const int steps = family_of(c) == MatmulFamily::simt ? 1 : 2;  // that a part has at least
+  for (const int s : {2, 3, 4, 8, 16, 32})
+    if (s <= most && ceil_div(k, kStepDepth) >= steps * s) splits.push_back(s);
+  return splits;
+}
+
+// Rows of x that wgmma loads into stages: along m only whole panels.
+int64_t loaded_rows(const MatmulSizes& sizes, const MatmulWay& c) {
+  if (keeps_x(sizes, c)) return 0;
+  return sizes.x_along_k ? std::min<int64_t>(ceil_div(sizes.m, 8) * 8, c.block_m) : c.block_m;
+}
+
+// Where the tile of single.cuh is worth a look: long products and many results want larger tiles, which read
+// less per result.
+bool wants_single(const MatmulSizes& sizes) {
+  const double tiles = static_cast<double>(ceil_div(sizes.m, kSingleSide)) *
+                       static_cast<double>(ceil_div(sizes.n, kSingleSide));
+  return sizes.k <= 2 * kStepDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
+}
+
+// So many that blocks take several.
+bool has_several_tiles(const MatmulSizes& sizes, const MatmulWay& c) {
+  return tile_count(sizes, c) > concurrent_blocks(c);
+}
+
+// Stages of wgmma beyond those of its tile, or fewer.
+void set_stages(const MatmulSizes& sizes, MatmulWay& c) {
+  const int64_t tiles = tile_count(sizes, c) * split_parts(c);
+  if (tiles > concurrent_blocks(c)) return;
+  // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
+  // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
+  constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 24, kStepBytes = kStepDepth * 2;
+  constexpr int64_t kHalfOfAll = 113 * 1024, kEpilogue = 6 * 1024;
+  if (keeps_x(sizes, c)) {
+    // One block of each multiprocessor leaves half of the memory to the next launch. Several take all of it,
+    // so that they spread evenly (five stages of 64 x 64 let four blocks crowd on half of the machine); the
+    // next launch's blocks then take the places of those that end.
+    constexpr int64_t kOther = 2 * kEpilogue;  // the system's, too
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));
+    const int64_t room =
+        2 * kHalfOfAll / std::max<int64_t>(blocks, 2) - kOther - kept_x_bytes(sizes, c, true);
+    c.stages = static_cast<int>(std::clamp<int64_t>(room / (c.block_n * kStepBytes), 2, kMostStages));
+  } else if (sizes.m <= 64) {
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
+    const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
+    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.resident) /
+                         ((loaded_rows(sizes, c) + c.block_n) * kStepBytes);
+    // A few less, if the next launch's block then fits beside this one's: 16 x 4096 x 4096 took 11.1 us on an
+    // H100 with 17 stages, 11.6 with 19. With half as many stages 64 x 4096 x 4096 took 12.6 in place
+    // of 12.0.
+    const int64_t stage = (loaded_rows(sizes, c) + c.block_n) * kStepBytes;
+    const int64_t beside = c.resident == 1 && split_parts(c) == 1 ? (kHalfOfAll - kEpilogue) / stage : 0;
+    const int64_t stages = std::min(wanted, room);
+    c.stages = static_cast<int>(
+        std::clamp<int64_t>(8 * beside >= 7 * stages ? std::min(stages, beside) : stages, 2, kMostStages));
+  }
+  // A block with one tile has no use for more stages than steps.
+  c.stages = static_cast<int>(
+      std::clamp<int64_t>(ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)), 2, c.stages));
+}
+
+// The best of them with half and with twice the stages: how far a launch should load ahead depends on what
+// runs before and after it, of which the estimate knows nothing.
+void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulWay>& ways) {
+  constexpr size_t kBest = 6;
+  std::vector<MatmulWay> others;
+  for (size_t i = 0; i < std::min(kBest, ways.size()); ++i) {
+    const int64_t stage = (loaded_rows(sizes, ways[i]) + ways[i].block_n) * kStepDepth * 2;
+    const int64_t kept = keeps_x(sizes, ways[i])    ? kept_x_bytes(sizes, ways[i], true)
+                         : reduce_scatters(ways[i]) ? reduce_scatter_bytes(ways[i])
+                                                    : 0;
+    const int64_t most = (kPipelineBytes / ways[i].resident - kept) / stage;
+    const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(ways[i]));
+    for (const int64_t stages : {ways[i].stages / int64_t{2}, std::min(ways[i].stages * int64_t{2}, most)}) {
+      if (stages < 2 || stages == ways[i].stages || hands_over_epilogue(ways[i]) ||
+          stages > std::max<int64_t>(steps, 2))
+        continue;
+      others.push_back(ways[i]);
+      others.back().stages = static_cast<int>(stages);
+    }
+  }
+  ways.insert(ways.end(), others.begin(), others.end());
+}
+
+// What comes by way of registers is one step ahead, however many stages there are; with fewer, more blocks
+// share a multiprocessor.
+void add_two_stages(std::vector<MatmulWay>& ways) {
+  const size_t count = ways.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (ways[i].slices > 0) continue;
+    ways.push_back(ways[i]);
+    ways.back().stages = 2;
+  }
+}
+
+}  // namespace
+
+// Warps of dual GEMMs are as large as others, with 32 columns of each product.
+WarpTile warp_tile(const MatmulWay& way, bool dual) {
+  if (dual) return {32, 64};
+  if (way.block_m == 128) return way.block_n == 128 ? WarpTile{64, 32} : WarpTile{32, 32};
+  return {way.block_m == 64 && way.block_n >= 64 ? 32 : 16, 32};
+}
+
+int64_t tile_count(const MatmulSizes& sizes, const MatmulWay& c) {
+  return sizes.batch * ceil_div(sizes.m, c.block_m) * ceil_div(sizes.n, c.block_n);
+}
+
+int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family) {
+  return family == MatmulFamily::mma ? sizes.k / 2 : sizes.k;  // in tf32 k counts twice
+}
+
+int64_t reduce_scatter_bytes(const MatmulWay& c) {
+  return int64_t{c.block_m} * c.block_n * 4 / split_parts(c) * (split_parts(c) - 1);
+}
+
+bool reduce_scatters(const MatmulWay& c) {
+  constexpr int64_t kMostBytes = 32 * 1024;
+  return is_wgmma(c) && splits_in_cluster(c) && c.warpgroups == 2 && c.block_n % 64 == 0 &&
+         c.block_m / 128 * (c.block_n / 64) % split_parts(c) == 0 && reduce_scatter_bytes(c) <= kMostBytes;
+}
+
+int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr int64_t kMostSteps =
+      6;  // of x in shared memory, beside three stages of y and the places of the hand-over
+  const int64_t rows = ceil_div(sizes.m, c.block_m), columns = ceil_div(sizes.n, c.block_n);
+  if (!keeps_x_stationary(c) || sizes.batch != 1 || !sizes.x_along_k ||
+      ceil_div(sizes.k, kStepDepth) > kMostSteps || rows < 1 || rows > kMultiprocessors)
+    return 0;
+  const int64_t blocks = kMultiprocessors / rows;
+  return columns >= 2 * blocks ? blocks : 0;
+}
+
+bool keeps_x(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr int64_t kMostRows = 8, kMostBytes = 16 * 1024;
+  return is_wgmma(c) && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 && sizes.m <= kMostRows &&
+         sizes.x_along_k && sizes.k % kStepDepth == 0 && kept_x_bytes(sizes, c, false) <= kMostBytes;
+}
+
+int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& c, bool own_part) {
+  const int64_t steps = ceil_div(sizes.k, kStepDepth);
+  return sizes.m * (own_part ? ceil_div(steps, split_parts(c)) : steps) * kStepDepth * 2;
+}
+
+std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
+  const auto simt = [](int m, int n) {
+    return MatmulWay{.unit = MatmulUnit::simt, .block_m = m, .block_n = n};
+  };
+  const MatmulWay single{.unit = MatmulUnit::single, .block_m = kSingleSide, .block_n = kSingleSide};
+  const auto mma = [](int m, int n, int stages) {
+    return MatmulWay{.unit = MatmulUnit::mma, .block_m = m, .block_n = n, .stages = stages};
+  };
+  const auto wgmma = [](int m, int n, int warpgroups, int stages, int resident) {
+    return MatmulWay{.unit = MatmulUnit::wgmma,
+                     .block_m = m,
+                     .block_n = n,
+                     .stages = stages,
+                     .warpgroups = warpgroups,
+                     .resident = resident};
+  };
+  const auto scheduled = [&](MatmulSchedule schedule, int m, int n, int stages) {
+    MatmulWay way = wgmma(m, n, 2, stages, 1);
+    way.schedule = schedule;
+    return way;
+  };
+  constexpr auto kPingPong = MatmulSchedule::ping_pong, kHandover = MatmulSchedule::epilogue_handover,
+                 kStationary = MatmulSchedule::stationary_x;
+  switch (family) {
+    case MatmulFamily::simt:
+      if (element_bytes == 8) return {simt(64, 64), simt(32, 32), single};
+      return {simt(128, 128), simt(64, 64), simt(32, 32), single};
+    case MatmulFamily::mma:
+      // At most 96 KiB of stages: what a block of sm_86 and sm_89 can have.
+      return {mma(128, 128, 3), mma(128, 64, 4), mma(64, 64, 4),
+              mma(64, 32, 5),   mma(16, 128, 5), mma(16, 64, 6)};
+    default:
+      // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
+      // epilogue's.
+      return {scheduled(kStationary, 128, 192, 3),
+              wgmma(256, 128, 2, 4, 1),
+              wgmma(128, 192, 2, 5, 1),
+              wgmma(128, 128, 2, 6, 1),
+              scheduled(kHandover, 128, 256, 3),
+              scheduled(kHandover, 128, 192, 4),
+              scheduled(kHandover, 128, 128, 5),
+              scheduled(kPingPong, 128, 128, 6),
+              wgmma(128, 96, 2, 7, 1),
+              wgmma(128, 64, 2, 8, 1),
+              wgmma(64, 64, 1, 6, 2),
+              wgmma(64, 32, 1, 16, 1),
+              wgmma(64, 32, 1, 8, 2)};
+  }
+}
+
+int64_t sliced_bytes(const MatmulWay& c) {
+  const int64_t stages = c.stages * (c.block_m + c.block_n) * kSliceStage * 4;
+  // Sent by the cluster's blocks, and a barrier.
+  const int64_t parts = int64_t{c.block_m} * c.block_n * 4 + 16;
+  return c.slices * stages + (splits_in_cluster(c) ? parts : 0);
+}
+
+std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch) {
+  std::vector<MatmulWay> ways;
+  const int64_t tiles = sizes.batch * ceil_div(sizes.m, kSlicedSide) * ceil_div(sizes.n, kSlicedSide);
+  if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > kMostSlicedTiles) return ways;
+  // So short a K has nothing to slice: on an H100 a step of such products took 7.5 us with single.cuh, 12 so.
+  if (family == MatmulFamily::simt && sizes.k <= kStepDepth && wants_single(sizes)) return ways;
+  const int64_t depth = sliced_depth(sizes, family);
+  MatmulWay way{.unit = family == MatmulFamily::mma ? MatmulUnit::sliced_mma : MatmulUnit::sliced_simt,
+                .block_m = kSlicedSide,
+                .block_n = kSlicedSide};
+  // Short products of different sizes are alike, so that they can share a launch.
+  const bool is_short = depth <= 4 * kSliceStage;
+  way.slices = is_short ? 4 : 8;
+  for (const int splits : {1, 2, 4, 8}) {
+    const bool splittable = arch >= kClusterArch && !is_short && depth >= splits * way.slices * kLeastSlice;
+    if (splits > 1 && !splittable) continue;
+    way.split = in_cluster(splits);
+    const int64_t room = arch >= kClusterArch ? kPipelineBytes : 96 * 1024;
+    const int64_t steps = ceil_div(depth, splits * way.slices * kSliceStage);
+    for (way.stages = 4; way.stages > 1 && (way.stages > steps || sliced_bytes(way) > room);) --way.stages;
+    ways.push_back(way);
+  }
+  return ways;
+}
+
+std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
+                                   int element_bytes) {
+  std::vector<std::pair<double, MatmulWay>> found;
+  for (const MatmulWay& tile : matmul_tiles(family, element_bytes)) {
+    // Rows of y along n come in panels of 64.
+    if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
+    if (tile.unit == MatmulUnit::single && !wants_single(sizes)) continue;
+    if (hands_over_epilogue(tile) && !has_several_tiles(sizes, tile)) continue;
+    if (keeps_x_stationary(tile) && blocks_of_row(sizes, tile) == 0) continue;
+    for (const int splits : split_counts(tile, sizes.k, arch)) {
+      MatmulWay way = tile;
+      way.split = in_cluster(splits);
+      if (splits > 1 && arch < kClusterArch) way.split.kind = SplitKind::workspace;
+      if (reduce_scatters(way))
+        way.stages = static_cast<int>((kPipelineBytes - reduce_scatter_bytes(way)) /
+                                      ((way.block_m + way.block_n) * kStepDepth * 2));
+      found.emplace_back(matmul_cycles(sizes, way), way);
+    }
+  }
+  for (const MatmulWay& way : matmul_sliced_ways(sizes, family, arch))
+    found.emplace_back(matmul_cycles(sizes, way), way);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<MatmulWay> ways;
+  for (auto& [cycles, way] : found) {
+    if (family == MatmulFamily::wgmma) set_stages(sizes, way);
+    ways.push_back(way);
+  }
+  if (family == MatmulFamily::wgmma) add_other_stages(sizes, ways);
+  if (family == MatmulFamily::mma && (sizes.x_fetched || sizes.y_fetched)) add_two_stages(ways);
+  return ways;
+}
+
+std::vector<MatmulWay> matmul_pair_ways(const MatmulSizes& sizes, MatmulFamily family) {
+  std::vector<MatmulWay> tiles;
+  if (family == MatmulFamily::mma) {
+    for (const auto& [rows, stages] : {std::pair(128, 3), std::pair(64, 4)})
+      tiles.push_back({.unit = MatmulUnit::mma, .block_m = rows, .block_n = 128, .stages = stages});
+  } else if (family == MatmulFamily::wgmma) {
+    for (const MatmulWay& tile : matmul_tiles(family, 4))
+      if (tile.block_n % 128 == 0 && !keeps_x_stationary(tile) &&
+          (!hands_over_epilogue(tile) || has_several_tiles(sizes, tile)))
+        tiles.push_back(tile);  // chunks of 64 columns of each product
+  }
+  if (family == MatmulFamily::wgmma)
+    for (MatmulWay& tile : tiles) set_stages(sizes, tile);
+  std::stable_sort(tiles.begin(), tiles.end(), [&](const MatmulWay& a, const MatmulWay& b) {
+    return matmul_cycles(sizes, a) < matmul_cycles(sizes, b);
+  });
+  return tiles;
+}
+
+std::vector<MatmulWay> matmul_row_ways(const MatmulSizes& sizes) {
+  constexpr int kMostBlocks = 8;  // of a cluster
+  std::vector<MatmulWay> ways;
+  for (const int columns : {64, 128, 192, 256}) {
+    const int64_t blocks = sizes.n / columns;
+    if (sizes.n % columns != 0 || blocks < 1 || blocks > kMostBlocks) continue;
+    ways.push_back({.unit = MatmulUnit::wgmma,
+                    .block_m = 128,
+                    .block_n = columns,
+                    .split = {SplitKind::row, static_cast<int>(blocks)},
+                    .warpgroups = 2});
+  }
+  return ways;
+}
+
+MatmulWay choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes) {
+  return matmul_ways(sizes, family, arch, element_bytes).front();
+}
+
+}  // namespace aicf

@@ -1,0 +1,87 @@
+// Which ways of running a contraction there are on CUDA: sizes in, a short list out, cheapest first. Pure,
+// needs no GPU: the order follows from an estimate in clock cycles (matmul_cycles.h). matmul_plan.h says what
+// runs for a way, matmul_cuda.h makes its text.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/matmul/cuda/matmul_way.h"
+
+namespace aicf {
+
+inline constexpr int kStepDepth = 64;                  // of K in a step of mma.cuh and wgmma.cuh, in halves
+inline constexpr int64_t kPipelineBytes = 200 * 1024;  // of a multiprocessor, for stages
+inline constexpr int64_t kLeastSlice = 16;             // of K, of a warp of sliced.cuh
+
+struct MatmulSizes {
+  int64_t batch = 1, m = 0, n = 0, k = 0;  // k in tf32 counts twice: the bytes and the time of halves
+  bool y_along_k = true;                   // neighbours in y's memory differ in k, else in n
+  bool x_along_k = true;                   // in x's, else in m
+  bool f32 = false;                        // the operands' type, for products in f32 or tf32
+  bool x_lines = true, y_lines = true;     // their rows in memory are whole lines of 128 bytes
+  // Rows that start anywhere: mma.cuh loads such operands element by element, by way of registers, and stores
+  // such results so.
+  bool x_fetched = false, y_fetched = false, scattered = false;
+  bool dual = false;   // n counts the columns of both products of a dual GEMM
+  double repeats = 1;  // of an element of x: windows of a convolution overlap
+};
+
+// A way and what it is estimated to take on the machine that estimates were fitted to.
+struct PricedMatmul {
+  MatmulWay way;
+  double microseconds = 0;
+};
+
+// The results of a warp of mma.cuh.
+struct WarpTile {
+  int m = 0, n = 0;
+};
+// Of a tile of matmul_ways, or of matmul_pair_ways, whose warps have columns of both products.
+WarpTile warp_tile(const MatmulWay& way, bool dual);
+
+// Tiles of the result, of all batches.
+int64_t tile_count(const MatmulSizes& sizes, const MatmulWay& way);
+// K in elements, for operands in f32.
+int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family);
+
+// Whether the parts of a split K come together as few_rows.cuh says, of at most `rows` rows.
+inline bool sends_few_rows(int64_t rows, const MatmulWay& way) {
+  return splits_in_cluster(way) && rows <= 8 && is_wgmma(way) && way.warpgroups == 1;
+}
+
+// Whether its blocks share a tile's epilogue by chunks, as wgmma_cluster.cuh says: each block of the cluster
+// adds up its chunks of all parts. And the bytes of shared memory for the parts that a block gets from the
+// others.
+bool reduce_scatters(const MatmulWay& way);
+int64_t reduce_scatter_bytes(const MatmulWay& way);
+
+// Blocks that share a row of tiles where x is stationary, for these sizes; 0: it does not fit, or is not
+// worth it.
+int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& way);
+
+// Whether x, of few rows, lies whole in the shared memory of every block (made_x.cuh), beside stages of y
+// alone; and its bytes there, of one part of K or all of it.
+bool keeps_x(const MatmulSizes& sizes, const MatmulWay& way);
+int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& way, bool own_part);
+
+// Every tile that a family has, unsplit, but those of sliced.cuh. element_bytes: of the accumulator.
+std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes);
+// The tiles of sliced.cuh for these sizes, with their splits. Of simt and mma, for operands in f32.
+std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch);
+// Bytes of shared memory that a block of one takes.
+int64_t sliced_bytes(const MatmulWay& way);
+// Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.
+std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
+                                   int element_bytes);
+// The first of them.
+MatmulWay choose_matmul(const MatmulSizes& sizes, MatmulFamily family, int arch, int element_bytes);
+
+// The tiles of dual GEMMs, of sizes in which the columns of both products count, cheapest first.
+std::vector<MatmulWay> matmul_pair_ways(const MatmulSizes& sizes, MatmulFamily family);
+
+// Tiles of which the blocks of a cluster make up whole rows, without their stages; none: the rows are too
+// long, or no tiles fit them.
+std::vector<MatmulWay> matmul_row_ways(const MatmulSizes& sizes);
+
+}  // namespace aicf

@@ -1,0 +1,159 @@
+// Every way that a row lists prints as a text of its own, which parses to it; any other text is refused.
+#include "kernels/way.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "kernels/conv/cuda/conv_ways.h"
+#include "kernels/matmul/cuda/matmul_ways.h"
+
+namespace aicf {
+namespace {
+
+// Ways by their texts: two with one text, or one without, fail.
+class Texts {
+ public:
+  void add(const Way& way) {
+    const std::string text = to_string(way);
+    EXPECT_EQ(parse_way(text), std::optional(way)) << text;
+    const auto [known, is_new] = ways_.emplace(text, way);
+    EXPECT_EQ(known->second, way) << text;
+  }
+  void add(const MatmulWay& way) {
+    EXPECT_EQ(fault_of(way), "") << to_string(way);
+    add(Way(way));
+  }
+  void add(const ConvWay& way) {
+    EXPECT_EQ(fault_of(way), "") << to_string(way);
+    add(Way(way));
+  }
+  size_t size() const { return ways_.size(); }
+  const std::map<std::string, Way>& ways() const { return ways_; }
+
+ private:
+  std::map<std::string, Way> ways_;
+};
+
+template <class Use>
+void for_sizes(const Use& use) {
+  for (const int64_t m : {1, 16, 100, 256, 4096, 16384})
+    for (const int64_t n : {10, 256, 1536, 4096})
+      for (const int64_t k : {64, 384, 4096})
+        for (const bool y_along_k : {false, true}) use(MatmulSizes{1, m, n, k, y_along_k});
+}
+
+void add_products(Texts& texts) {
+  for_sizes([&](MatmulSizes sizes) {
+    for (const int arch : {80, 90})
+      for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
+        for (const bool f32 : {false, true}) {
+          if (family == MatmulFamily::wgmma && arch != 90) continue;
+          sizes.f32 = f32;
+          sizes.x_fetched = sizes.n == 10;
+          for (const MatmulWay& way : matmul_ways(sizes, family, arch, 4)) texts.add(way);
+        }
+    for (MatmulWay way : matmul_row_ways(sizes)) {
+      way.stages = 3;
+      texts.add(way);
+    }
+    for (const MatmulFamily family : {MatmulFamily::mma, MatmulFamily::wgmma})
+      for (const MatmulWay& way : matmul_pair_ways(sizes, family)) texts.add(way);
+  });
+}
+
+void add_convolutions(Texts& texts) {
+  for_sizes([&](const MatmulSizes& sizes) {
+    for (const int arch : {80, 90})
+      for (const auto& [way, microseconds] : gathered_ways(sizes, arch))
+        texts.add(ConvWay{ConvLoads::gathered, way});
+    for (const auto& [way, microseconds] : boxed_ways(sizes, 90)) texts.add(ConvWay{ConvLoads::boxes, way});
+  });
+}
+
+void add_attention(Texts& texts) {
+  for (const AttentionUnit unit : {AttentionUnit::kSimt, AttentionUnit::kMma, AttentionUnit::kSplit,
+                                   AttentionUnit::kWgmma, AttentionUnit::kShort})
+    for (const int rows : {64, 128, 192})
+      for (const int keys : {64, 128}) texts.add(Way(AttentionWay{unit, rows, keys}));
+  texts.add(Way(AttentionWay{AttentionUnit::kSplit, 16, 64, 8}));
+}
+
+Texts all_texts() {
+  Texts texts;
+  texts.add(Way());
+  add_products(texts);
+  add_convolutions(texts);
+  add_attention(texts);
+  return texts;
+}
+
+TEST(Way, EveryWayParsesFromItsText) { EXPECT_GT(all_texts().size(), 300u); }
+
+// A word less, a word more, a number changed into none: never another way by accident, but the one that has
+// this text.
+TEST(Way, OtherTextsAreRefusedOrMeanWhatTheySay) {
+  size_t refused = 0, tried = 0;
+  const Texts texts = all_texts();
+  for (const auto& [text, way] : texts.ways()) {
+    std::vector<std::string> others{text + " ", " " + text, text + " 2", text + " cluster", "x" + text};
+    for (size_t i = 0; i < text.size(); ++i) {
+      others.push_back(text.substr(0, i) + text.substr(i + 1));
+      others.push_back(text.substr(0, i) + "0" + text.substr(i));
+    }
+    for (const std::string& other : others) {
+      const std::optional<Way> parsed = parse_way(other);
+      ++tried;
+      if (!parsed) ++refused;
+      if (parsed) {
+        EXPECT_EQ(to_string(*parsed), other);
+      }
+    }
+  }
+  EXPECT_GT(refused, tried / 2);
+}
+
+TEST(Way, WhatNoKernelIsLikeHasAFault) {
+  const MatmulWay wgmma{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 128, .warpgroups = 2};
+  ASSERT_EQ(fault_of(wgmma), "");
+  const auto is_refused = [](const MatmulWay& way) {
+    return !fault_of(way).empty() && !parse_way(to_string(way)).has_value();
+  };
+  const auto with = [&](auto&& change) {
+    MatmulWay way = wgmma;
+    change(way);
+    return way;
+  };
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.warpgroups = 3; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.block_m = 64; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.block_n = 40; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.split = {SplitKind::workspace, 2}; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) {
+    w.schedule = MatmulSchedule::ping_pong;
+    w.split = {SplitKind::cluster, 2};
+  })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) {
+    w.schedule = MatmulSchedule::stationary_x;
+    w.resident = 2;
+  })));
+  EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .warpgroups = 1}));
+  EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .stages = 0}));
+  EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::simt, .block_m = 16, .block_n = 16}).empty());
+  EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::mma, .slices = 4}).empty());
+  EXPECT_FALSE(fault_of(MatmulWay{.split = {SplitKind::none, 2}}).empty());
+  EXPECT_FALSE(fault_of(ConvWay{ConvLoads::boxes, {.unit = MatmulUnit::mma}}).empty());
+  EXPECT_FALSE(fault_of(AttentionWay{AttentionUnit::kMma, 64, 64, 8}).empty());
+}
+
+TEST(Way, OtherTextsAreNone) {
+  for (const char* text :
+       {"mma", "mma 64 stages 4", "mma 64x64 stages", "mma 64x64 stages 4 splits 2", "wgmma 128x128 stages 6",
+        "boxes mma 64x64 stages 4", "gathered simt 64x64 stages 2", "split 16x",
+        "wgmma 128x128 stages 6 warpgroups 2 handed alternate", "5 calls in 2 stages",
+        "130101 bias 2 workspace 4096", "mma 64x64 stages 99999999999"})
+    EXPECT_EQ(parse_way(text), std::nullopt) << text;
+  EXPECT_TRUE(std::holds_alternative<AttentionWay>(*parse_way("mma 64x64")));
+}
+
+}  // namespace
+}  // namespace aicf
