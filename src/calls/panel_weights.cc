@@ -211,7 +211,7 @@ class GraphPanels {
       return std::nullopt;
     const auto turned = [&](const Window& w) {
       return Window{
-          w.root, w.dtype, w.offset, {w.sizes[k], w.sizes[1 - k]}, {w.strides[k], w.strides[1 - k]}};
+          w.dtype, w.offset, {w.sizes[k], w.sizes[1 - k]}, {w.strides[k], w.strides[1 - k]}, w.root};
     };
     Part part{at, by_panels(turned(from)), panels_of(y, y.root)};
     part.to.offset = *first * Dim(kPanelDepth);

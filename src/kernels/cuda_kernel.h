@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/dim.h"
+#include "base/strided.h"
 #include "kernels/cuda_launch.h"
 #include "kernels/kernel.h"
 #include "kernels/tile_program.h"
@@ -21,11 +22,7 @@
 namespace aicf {
 
 // A strided view of device memory.
-struct CudaWindow {
-  DType dtype = DType::f32;
-  Dim offset;  // elements from the buffer's start
-  Shape sizes;
-  std::vector<Dim> strides;  // elements
+struct CudaWindow : Strided<Dim> {
   // No launch of a run writes this memory (a weight, a constant): it may be read before wait_for_inputs().
   bool constant = false;
   // Nor does a launch that can still be running when this one begins (CodeContext::running): the same.

@@ -33,7 +33,7 @@ TensorMapSpec map_of(int32_t operand, int32_t axis, int32_t box) {
   return map;
 }
 
-TensorRef window(int32_t buffer) { return {buffer, DType::f32, Dim(0), {kBatch, Dim(4)}, {Dim(4), Dim(1)}}; }
+TensorRef window(int32_t buffer) { return {DType::f32, Dim(0), {kBatch, Dim(4)}, {Dim(4), Dim(1)}, buffer}; }
 
 // y = f(x + w) over a batch, with a state and a bucket.
 Plan sound_plan() {
@@ -51,7 +51,7 @@ Plan sound_plan() {
   entry.arena_bytes = 128;
   Step first, second;
   first.kernel = second.kernel = "tile";
-  first.inputs = {window(0), {2, DType::f32, Dim(0), {kBatch, Dim(4)}, {Dim(0), Dim(1)}}};
+  first.inputs = {window(0), {DType::f32, Dim(0), {kBatch, Dim(4)}, {Dim(0), Dim(1)}, 2}};
   first.outputs = {window(3)};
   second.inputs = {window(3)};
   second.outputs = {window(1)};

@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/dim.h"
 #include "base/dtype.h"
+#include "base/strided.h"
 #include "kernels/cuda_launch.h"
 #include "kernels/tile_program.h"
 
@@ -39,12 +40,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-struct TensorRef {
+struct TensorRef : Strided<Dim> {
   int32_t buffer = -1;
-  DType dtype = DType::f32;
-  Dim offset;  // elements from the buffer's start to index 0, …, 0
-  Shape sizes;
-  std::vector<Dim> strides;  // elements
   bool operator==(const TensorRef&) const = default;
 };
 

@@ -135,7 +135,7 @@ void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& out
 }
 
 TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
-  return {buffer, window.dtype, window.offset, window.sizes, window.strides};
+  return {{window}, buffer};
 }
 
 // What a packed value holds, the same in every entry that packs it: the steps that write it, by what they
@@ -241,7 +241,7 @@ void PlanBuilder::add_launches(EntryState& state, const StepLaunches& launches, 
   buffer.first_step = INT32_MAX;
   buffer.last_step = -1;
   step.outputs.push_back(
-      {static_cast<int32_t>(state.plan.buffers.size()), DType::u8, Dim(0), {buffer.bytes}, {Dim(1)}});
+      {DType::u8, Dim(0), {buffer.bytes}, {Dim(1)}, static_cast<int32_t>(state.plan.buffers.size())});
   state.plan.buffers.push_back(std::move(buffer));
 }
 
@@ -269,7 +269,7 @@ void PlanBuilder::add_bodies(EntryState& state, const KernelCall& call, Step& st
     step.bodies.push_back(numbers_[static_cast<size_t>(state.calls.bodies[static_cast<size_t>(body)])]);
   const Dim bytes(control_layout(step, plan_.bodies).bytes);
   const int32_t buffer = add_workspace(state, "workspace of " + origin_text(call), bytes.constant_part());
-  step.outputs.push_back({buffer, DType::u8, Dim(0), {bytes}, {Dim(1)}});
+  step.outputs.push_back({DType::u8, Dim(0), {bytes}, {Dim(1)}, buffer});
 }
 
 void PlanBuilder::add(const CallGraph& calls, const CodedGraph& code) {

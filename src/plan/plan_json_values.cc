@@ -60,8 +60,8 @@ Json ref_json(const TensorRef& ref) {
 }
 
 TensorRef ref_from(const ParsedJson& json) {
-  return {number_from<int32_t>(json.at("buffer")), dtype_from(json.at("dtype")), dim_from(json.at("offset")),
-          dims_from(json.at("sizes")), dims_from(json.at("strides"))};
+  return {dtype_from(json.at("dtype")), dim_from(json.at("offset")), dims_from(json.at("sizes")),
+          dims_from(json.at("strides")), number_from<int32_t>(json.at("buffer"))};
 }
 
 Json refs_json(const std::vector<TensorRef>& refs) {

@@ -26,7 +26,8 @@ KeyOperand key_operand(const Window& window, const SymbolRanges& ranges) {
   operand.alignment = alignment_of(window.offset, window.dtype);
   for (size_t i = 0; i < window.sizes.size(); ++i) {
     operand.sizes.push_back(bounds(window.sizes[i], ranges));
-    operand.strides.push_back(bounds(window.strides[i], ranges).hi);
+    const int64_t stride = bounds(window.strides[i], ranges).hi;
+    operand.strides.push_back({stride, stride});
   }
   return operand;
 }

@@ -6,7 +6,7 @@ namespace aicf {
 
 CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges) {
   CudaProblem problem;
-  const auto to_cuda = [](const Window& w) { return CudaWindow{w.dtype, w.offset, w.sizes, w.strides}; };
+  const auto to_cuda = [](const Window& w) { return CudaWindow{{w}}; };
   for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
   for (const Window& w : call.outputs) problem.outputs.push_back(to_cuda(w));
   for (size_t i = 0; i < call.inputs.size(); ++i)

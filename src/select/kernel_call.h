@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/indirect.h"
+#include "base/strided.h"
 #include "ir/graph.h"
 #include "kernels/library_call.h"
 #include "kernels/way.h"
@@ -21,12 +22,8 @@ namespace aicf {
 struct CustomCuda;  // kernels/custom_kernel.h
 
 // A strided view of a value's storage; `root` is the value that owns the bytes (row-major when it was made).
-struct Window {
+struct Window : Strided<Dim> {
   ValueId root = kNoValue;
-  DType dtype = DType::f32;
-  Dim offset;  // elements
-  Shape sizes;
-  std::vector<Dim> strides;  // elements
   bool operator==(const Window&) const = default;
 };
 

@@ -1,11 +1,13 @@
 #include "select/layout.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace aicf {
 
 Window row_major_window(ValueId root, const TensorType& type) {
-  return {root, type.dtype, Dim(0), type.shape, row_major_strides(type.shape)};
+  return {type.dtype, Dim(0), type.shape, row_major_strides(type.shape), root};
 }
 
 bool same_elements(const Window& a, const Window& b) {
@@ -34,7 +36,7 @@ bool is_row_major(const Window& window) {
 }
 
 Window broadcast_window(const Window& window, const Shape& shape) {
-  Window result{window.root, window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0))};
+  Window result{window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0)), window.root};
   const size_t lead = shape.size() - window.sizes.size();
   for (size_t i = 0; i < window.sizes.size(); ++i)
     if (!(window.sizes[i] == Dim(1)) || shape[lead + i] == Dim(1))
@@ -43,7 +45,7 @@ Window broadcast_window(const Window& window, const Shape& shape) {
 }
 
 Window transpose_window(const Window& window, const std::vector<int64_t>& perm) {
-  Window result{window.root, window.dtype, window.offset, {}, {}};
+  Window result{window.dtype, window.offset, {}, {}, window.root};
   for (int64_t axis : perm) {
     result.sizes.push_back(window.sizes[static_cast<size_t>(axis)]);
     result.strides.push_back(window.strides[static_cast<size_t>(axis)]);
@@ -52,7 +54,7 @@ Window transpose_window(const Window& window, const std::vector<int64_t>& perm) 
 }
 
 std::optional<Window> merge_axes(const Window& window, size_t first, size_t last) {
-  Window result{window.root, window.dtype, window.offset, {}, {}};
+  Window result{window.dtype, window.offset, {}, {}, window.root};
   for (size_t i = 0; i < window.sizes.size(); ++i) {
     if (i <= first || i >= last) {
       result.sizes.push_back(window.sizes[i]);
@@ -71,7 +73,7 @@ std::optional<Window> merge_axes(const Window& window, size_t first, size_t last
 }
 
 std::optional<Window> reshape_window(const Window& window, const Shape& shape) {
-  Window result{window.root, window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0))};
+  Window result{window.dtype, window.offset, shape, std::vector<Dim>(shape.size(), Dim(0)), window.root};
   if (is_row_major(window)) {
     result.strides = row_major_strides(shape);
     return result;

@@ -58,7 +58,7 @@ double elements(const KeyOperand& operand) {
   return count;
 }
 double stride(const KeyOperand& operand, size_t from_end) {
-  return static_cast<double>(operand.strides[operand.strides.size() - from_end]);
+  return static_cast<double>(operand.strides[operand.strides.size() - from_end].hi);
 }
 // Bytes from one row to the next of a matrix, whichever of its axes is innermost.
 double pitch(const KeyOperand& operand) {

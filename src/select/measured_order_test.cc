@@ -19,7 +19,7 @@ namespace {
 
 ProblemKey product(int64_t m, int64_t k, int64_t n, DType dtype = DType::f16) {
   const auto matrix = [&](int64_t rows, int64_t columns) {
-    return KeyOperand{dtype, {Interval{rows, rows}, Interval{columns, columns}}, {columns, 1}, 16};
+    return KeyOperand{dtype, {}, {{rows, rows}, {columns, columns}}, {{columns, columns}, {1, 1}}, 16};
   };
   return {"sm_90", 132, "matmul", "a region", "-", {matrix(m, k), matrix(k, n)}, {matrix(m, n)}};
 }

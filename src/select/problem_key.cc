@@ -51,9 +51,9 @@ bool parse_operand(std::string_view dtype, std::string_view text, KeyOperand& op
   if (sizes.size() != strides.size()) return false;
   for (size_t i = 0; i < sizes.size(); ++i) {
     operand.sizes.emplace_back();
-    operand.strides.emplace_back();
-    if (!parse_size(sizes[i], operand.sizes[i]) || !parse_number(strides[i], operand.strides[i]))
-      return false;
+    int64_t stride = 0;
+    if (!parse_size(sizes[i], operand.sizes[i]) || !parse_number(strides[i], stride)) return false;
+    operand.strides.push_back({stride, stride});
   }
   return true;
 }
@@ -78,7 +78,7 @@ bool parse_operands(std::string_view text, ProblemKey& key) {
 
 // How memory is walked along an axis; an axis of one element is not walked.
 int stride_class(const KeyOperand& operand, size_t axis) {
-  const int64_t stride = operand.strides[axis];
+  const int64_t stride = operand.strides[axis].hi;
   if (operand.sizes[axis].hi <= 1) return -1;
   return stride == 0 || stride == 1 ? static_cast<int>(stride) : stride < 0 ? 2 : 3;
 }
@@ -107,7 +107,7 @@ std::string to_string(const KeyOperand& operand) {
     const Interval& size = operand.sizes[i];
     sizes += (i > 0 ? "x" : "") + std::to_string(size.lo);
     if (size.hi != size.lo) sizes += ".." + std::to_string(size.hi);
-    strides += (i > 0 ? "x" : "") + std::to_string(operand.strides[i]);
+    strides += (i > 0 ? "x" : "") + std::to_string(operand.strides[i].hi);
   }
   if (sizes.empty()) sizes = strides = "-";
   return std::string(dtype_name(operand.dtype)) + " " + sizes + ":" + strides + "@" +

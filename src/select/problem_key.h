@@ -10,13 +10,13 @@
 
 #include "base/dim.h"
 #include "base/dtype.h"
+#include "base/strided.h"
 
 namespace aicf {
 
-struct KeyOperand {
-  DType dtype = DType::f32;
-  std::vector<Interval> sizes;   // over the declared ranges
-  std::vector<int64_t> strides;  // elements, at the upper ends of the ranges
+// Over the declared ranges. Of the strides, both ends are those at the upper ends of the ranges; the offset is
+// its alignment alone.
+struct KeyOperand : Strided<Interval> {
   int alignment = 1;             // bytes, up to 16, that the window's start is known to be a multiple of
   bool operator==(const KeyOperand&) const = default;
 };

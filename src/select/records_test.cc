@@ -10,7 +10,7 @@ namespace aicf {
 namespace {
 
 KeyOperand matrix(int64_t rows, int64_t columns) {
-  return {DType::bf16, {{rows, rows}, {columns, columns}}, {columns, 1}, 16};
+  return {DType::bf16, {}, {{rows, rows}, {columns, columns}}, {{columns, columns}, {1, 1}}, 16};
 }
 
 ProblemKey product(int64_t m, int64_t n, int64_t k) {
@@ -24,8 +24,8 @@ bool always(const Record&, Records::Match) { return true; }
 TEST(ProblemKey, text_and_back) {
   ProblemKey key = product(16, 64, 128);
   key.inputs[0].sizes[0] = {0, 16};
-  key.inputs[1].strides = {1, -128};
-  key.inputs.push_back({DType::f32, {}, {}, 4});
+  key.inputs[1].strides = {{1, 1}, {-128, -128}};
+  key.inputs.push_back({DType::f32, {}, {}, {}, 4});
   const std::string text = to_string(key);
   EXPECT_EQ(text,
             "sm_90,132,matmul,abc,-,bf16 0..16x128:128x1@16 bf16 128x64:1x-128@16 f32 -:-@4 > bf16 "

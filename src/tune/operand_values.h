@@ -11,12 +11,8 @@
 
 namespace aicf {
 
-// A window with its sizes fixed.
-struct PlainWindow {
-  DType dtype = DType::f32;
-  int64_t offset = 0;                   // elements
-  std::vector<int64_t> sizes, strides;  // elements
-};
+// A window with its sizes bound.
+using PlainWindow = Strided<int64_t>;
 PlainWindow plain(const Window& window, const SymbolValues& sizes);
 
 // Bytes from the buffer's start to the last element touched.

@@ -33,10 +33,10 @@ class Roots {
 };
 
 Window window_of(const KeyOperand& operand) {
-  Window window{kNoValue, operand.dtype, Dim(0), {}, {}};
+  Window window{operand.dtype, Dim(0), {}, {}, kNoValue};
   for (size_t i = 0; i < operand.sizes.size(); ++i) {
     window.sizes.emplace_back(operand.sizes[i].hi);
-    window.strides.emplace_back(operand.strides[i]);
+    window.strides.emplace_back(operand.strides[i].hi);
   }
   return window;
 }

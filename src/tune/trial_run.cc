@@ -119,9 +119,9 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
       step.kernel = row.row;
       step.variant = to_string(row.way);
       for (const Window& w : call.inputs)
-        step.inputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
+        step.inputs.push_back({{w}, index_of(w.root, copy)});
       for (const Window& w : call.outputs)
-        step.outputs.push_back({index_of(w.root, copy), w.dtype, w.offset, w.sizes, w.strides});
+        step.outputs.push_back({{w}, index_of(w.root, copy)});
       if (const auto* library = std::get_if<LibraryRun>(&call.what))
         step.library = {library->text, index_of(kLibraryRoot, 0)};
       step.params = plan_params(row);
@@ -134,7 +134,7 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
         step.launches = launches[i].launches;
         if (!(launches[i].workspace_bytes == Dim(0)))
           step.outputs.push_back(
-              {index_of(kWorkspaceRoot, 0), DType::u8, Dim(0), {launches[i].workspace_bytes}, {Dim(1)}});
+              {DType::u8, Dim(0), {launches[i].workspace_bytes}, {Dim(1)}, index_of(kWorkspaceRoot, 0)});
       }
       entry.steps.push_back(std::move(step));
     }

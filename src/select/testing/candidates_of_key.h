@@ -12,9 +12,9 @@
 namespace aicf::select_testing {
 
 inline Window window_of(const KeyOperand& operand, ValueId root) {
-  Window window{root, operand.dtype, Dim(0), {}, {}};
+  Window window{operand.dtype, Dim(0), {}, {}, root};
   for (const Interval& size : operand.sizes) window.sizes.emplace_back(size.hi);
-  for (const int64_t stride : operand.strides) window.strides.emplace_back(stride);
+  for (const Interval& stride : operand.strides) window.strides.emplace_back(stride.hi);
   return window;
 }
 

@@ -153,7 +153,7 @@ class ColumnsWriter : public StagedWriter {
     names.emplace_back("c");
     for (size_t i = 0; i < patterns_.size(); ++i)
       text += "const Index o" + std::to_string(i) + " = " +
-              offsets_.sum(TileView{DType::f32, Dim(0), patterns_[i]}, 0, space_.outer, names) + ";\n";
+              offsets_.sum(TileView{DType::f32, Dim(0), {}, patterns_[i]}, 0, space_.outer, names) + ";\n";
     return text;
   }
 

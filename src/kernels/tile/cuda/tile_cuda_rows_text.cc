@@ -96,7 +96,7 @@ std::string RowsWriter::row_offsets_text() {
   for (size_t i = 0; i < space_.outer; ++i) names.push_back("a" + std::to_string(i));
   for (size_t i = 0; i < patterns_.size(); ++i)
     text += "const Index o" + std::to_string(i) + " = " +
-            offsets_.sum(TileView{DType::f32, Dim(0), patterns_[i]}, 0, space_.outer, names) + ";\n";
+            offsets_.sum(TileView{DType::f32, Dim(0), {}, patterns_[i]}, 0, space_.outer, names) + ";\n";
   return text;
 }
 

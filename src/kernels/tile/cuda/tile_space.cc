@@ -129,7 +129,7 @@ TileSpace tile_space(const std::vector<CudaWindow>& windows, size_t inner_rank, 
   first.insert(first.end(), second.begin(), second.end());
   for (const Axis& axis : first) space.sizes.push_back(axis.size);
   for (size_t v = 0; v < windows.size(); ++v) {
-    TileView view{windows[v].dtype, windows[v].offset, {}};
+    TileView view{windows[v].dtype, windows[v].offset, {}, {}};
     for (const Axis& axis : first) view.strides.push_back(axis.strides[v]);
     space.views.push_back(std::move(view));
   }

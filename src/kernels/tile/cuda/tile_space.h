@@ -10,12 +10,8 @@
 
 namespace aicf {
 
-// An operand's window over the axes of a TileSpace.
-struct TileView {
-  DType dtype = DType::f32;
-  Dim offset;
-  std::vector<Dim> strides;  // elements; 0 where it repeats
-};
+// An operand's window over the axes of a TileSpace, whose sizes it leaves out.
+using TileView = Strided<Dim>;
 
 struct TileSpace {
   Shape sizes;
