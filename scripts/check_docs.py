@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = "docs/environment.md"
-CALL_PASSES = "docs/architecture/calls.md"
+CALL_RULES = "docs/architecture/calls.md"
 RESULTS = "bench/results/"
 MEASUREMENTS = "docs/measurements/"
 CONTENTS = "docs/README.md"
@@ -47,8 +47,7 @@ READ = {
     (".py",): re.compile(r'(?:environ(?:\.get)?[\[(]|getenv\()\s*"(AICF_\w+)"'),
     (".sh",): re.compile(r"\$\{(AICF_\w+):-"),
 }
-# A pass over calls is named where its header says how to leave it out.
-CALL_PASS = re.compile(r"CompileOptions::skip_passes.*\n.*\[\] = \"(\w+)\"")
+CALL_RULE = re.compile(r"^CALL_RULE\(k\w+, (\w+), .*\)$", re.MULTILINE)
 LISTED = re.compile(r"^\| ((?:`AICF_\w+`(?:, )?)+) \|", re.MULTILINE)
 # A CMake option, and a variable that only a unit test makes up.
 OPTIONS, UNLISTED = {"AICF_ENABLE_NVTX"}, {"AICF_TEST_COUNT"}
@@ -113,17 +112,15 @@ def check_variables(files):
         yield f"{ENVIRONMENT}: {name} is listed and nothing reads it"
 
 
-def check_call_passes(files):
-    table = (ROOT / CALL_PASSES).read_text(encoding="utf-8")
-    headers = [name for name in files if name.startswith("src/calls/") and name.endswith(".h")]
-    passes = [
-        name for header in headers for name in CALL_PASS.findall((ROOT / header).read_text(encoding="utf-8"))
-    ]
-    if not passes:
-        yield "src/calls: no pass over calls is named as expected"
-    for name in passes:
-        if f"\n| `{name}` |" not in table:
-            yield f"{CALL_PASSES}: the pass {name} is not listed"
+def check_call_rules():
+    """Every rule over calls has its row in the page's table, in the order of the rules."""
+    page = (ROOT / CALL_RULES).read_text(encoding="utf-8")
+    rules = CALL_RULE.findall((ROOT / "src/calls/call_rules.def").read_text(encoding="utf-8"))
+    if not rules:
+        yield "src/calls/call_rules.def: no rule is found"
+    rows = [name for name in re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) if name in rules]
+    if rows != rules:
+        yield f"{CALL_RULES}: its table has not the rules of call_rules.def in their order"
 
 
 def check_programs(files):
@@ -221,7 +218,7 @@ def main():
     codes = set(re.findall(r"^\| (AICF-[UEI]\d{4}) ", table, re.MULTILINE))
     problems = [
         *check_variables(files),
-        *check_call_passes(files),
+        *check_call_rules(),
         *check_contents(files),
         *check_programs(files),
         *check_results(files),

@@ -31,6 +31,7 @@ PARTIAL = {
     }
     | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/library_call.h"},
     ("calls", "kernels"): {"kernels/cuda_kernel.h", "kernels/custom_kernel.h", "kernels/tile_program.h"}
+    | {"kernels/kernel.h"}
     | {"kernels/control/control_code.h", "kernels/made_input.h", "kernels/product_group.h"},
     ("calls", "select"): {
         "select/call_program.h",

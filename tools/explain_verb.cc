@@ -131,6 +131,16 @@ Json choice_json(const ChoiceReport& report, const MeasuredTimes& times) {
   return json;
 }
 
+Json call_json(const CallReport& report) {
+  return {{"target", report.target},
+          {"entry", report.entry},
+          {"rule", report.rule},
+          {"calls", report.calls},
+          {"taken", report.taken},
+          {"reason", report.reason},
+          {"estimated_us", report.microseconds}};
+}
+
 struct ExplainArgs {
   ModelSource source;
   RunOptions run;
@@ -170,11 +180,15 @@ int explain_model(const ExplainArgs& options, const Console& console) {
             std::to_string(pass.nodes_after) + " nodes, " + format_ms(pass.milliseconds) + "\n";
   json["choices"] = Json::array();
   for (const ChoiceReport& choice : report.choices) json["choices"].push_back(choice_json(choice, times));
+  json["calls"] = Json::array();
+  for (const CallReport& call : report.calls) json["calls"].push_back(call_json(call));
   for (const Variant& variant : artifact.variants) {
     text += "target " + printable_name(variant.target) + "\n" + to_string(variant.plan);
     for (const ChoiceReport& choice : report.choices)
       if (choice.target == variant.target)
         text += describe_choice(choice, times, static_cast<size_t>(options.most));
+    for (const CallReport& call : report.calls)
+      if (call.target == variant.target) text += "calls, " + printable_name(to_string(call)) + "\n";
     json["targets"].push_back({{"target", variant.target}, {"entries", plan_json(variant.plan)}});
   }
   console.result(text, json);

@@ -214,6 +214,8 @@ std::string explain(const PyExecutable& self) {
       std::snprintf(line, sizeof(line), "  %-34s %9.3f\n", stage.stage.c_str(), stage.milliseconds);
       text += line;
     }
+    if (!self.report->calls.empty()) text += "calls joined, and not joined\n";
+    for (const CallReport& call : self.report->calls) text += "  " + to_string(call) + "\n";
   }
   return text + to_string(self.exe->model().plan());
 }

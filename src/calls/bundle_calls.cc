@@ -1,3 +1,6 @@
+// Which calls share a launch (horizontal fusion). Where several small calls take less time in one launch than
+// in one each, a bundle takes their place. The rest keep their order, but for calls that share no memory with
+// a bundle, which may pass it.
 #include "calls/bundle_calls.h"
 
 #include <algorithm>
@@ -5,16 +8,19 @@
 #include <string>
 #include <utility>
 
-#include "calls/call_windows.h"
+#include "base/format.h"
+#include "calls/call_forms.h"
+#include "calls/decision.h"
 #include "calls/legality.h"
+#include "calls/rule_site.h"
 #include "select/cost_model.h"
 
 namespace aicf {
 namespace {
 
-// Measured on H100, microseconds: a block from its first instruction to its last if it has little to do, two
-// meetings' distance beyond that, and the longest call of which a launch is still a good part.
-constexpr double kBlockTime = 0.8, kMeetingTime = 0.3, kLongestCall = 4;
+// Measured on H100, microseconds: a block from its first instruction to its last if it has little to do, a
+// barrier between two stages beyond that, and the longest call of which a launch is still a good part.
+constexpr double kBlockTime = 0.8, kBarrierTime = 0.3, kLongestCall = 4;
 // What one block moves and computes, per microsecond.
 constexpr double kBlockBytes = 20e3, kBlockFlops = 1.5e5;
 constexpr size_t kMaxMembers = 64;
@@ -84,8 +90,11 @@ KernelCall bundle_of(Open open) {
 
 class Bundler {
  public:
-  Bundler(CallGraph& calls, const CodeContext& context)
-      : calls_(calls), context_(context), edge_(context.target.facts().edge_microseconds) {}
+  explicit Bundler(const RuleSite& rule)
+      : rule_(rule),
+        calls_(rule.graph),
+        context_(context_of(rule.graph, rule.target)),
+        edge_(rule.target.facts().edge_microseconds) {}
 
   void run() {
     for (KernelCall& call : calls_.calls) add(std::move(call));
@@ -111,12 +120,22 @@ class Bundler {
     open_.emplace_back().add(std::move(call), *small, 0);
   }
 
-  // Takes the call into the bundle if that pays.
+  // Takes the call into the bundle if that pays. Of those that share no memory with it, a refusal says
+  // little.
   bool join(size_t index, KernelCall& call, const Small& small) {
-    const int stage = open_[index].first_stage(call);
-    if (!pays(open_[index], call, small, stage)) return false;
-    open_[index].add(std::move(call), small, stage);
-    return true;
+    Open& open = open_[index];
+    const int stage = open.first_stage(call);
+    const Decision decision = pays(open, call, small, stage);
+    if (!decision && stage > 0)
+      report({&open.members.front().call, &call}, false, "not bundled: " + decision.why());
+    if (decision) open.add(std::move(call), small, stage);
+    return static_cast<bool>(decision);
+  }
+  void report(const std::vector<const KernelCall*>& calls, bool taken, const std::string& reason) const {
+    if (!rule_.reports()) return;
+    std::vector<std::string> origins;
+    for (const KernelCall* call : calls) origins.push_back(origin_text(*call));
+    rule_.report(std::move(origins), taken, reason);
   }
 
   std::optional<Small> small_call(const KernelCall& call) const {
@@ -142,19 +161,22 @@ class Bundler {
     return fits ? std::optional(small) : std::nullopt;
   }
 
-  // Whether the open bundle with the call takes less time than without it, and the call by itself.
-  bool pays(Open& open, const KernelCall& call, const Small& small, int stage) const {
+  // Whether the open bundle with the call takes no more time than without it, and the call by itself.
+  Decision pays(Open& open, const KernelCall& call, const Small& small, int stage) const {
     size_t arguments = small.arguments;
     int64_t shared = small.static_shared;
     for (const Small& other : open.smalls) arguments += other.arguments, shared += other.static_shared;
     if (open.members.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
-      return false;
+      return Decision::no("the bundle takes no more members");
     const double before = time(open) + edge_ + small.time();
     open.add(call, small, stage);
-    const bool pays = fits_side_by_side(open) && time(open) <= before;
+    const bool fits = fits_side_by_side(open);
+    const double together = time(open);
     open.smalls.pop_back();
     open.members.pop_back();
-    return pays;
+    if (!fits) return Decision::no("its blocks would take registers from too many others");
+    if (together <= before) return {};
+    return Decision::no(format_fixed(together, 1) + " us together, " + format_fixed(before, 1) + " us apart");
   }
 
   // Every block of a bundle takes the registers and threads of its most demanding member: beside many blocks
@@ -184,7 +206,7 @@ class Bundler {
     int64_t widest = 1;
     for (int stage = 0; stage < stages; ++stage) widest = std::max(widest, open.blocks_of(stage));
     const int cluster = bundle_blocks(widest, context_.target);
-    double total = edge_ + kMeetingTime * (stages - 1);
+    double total = edge_ + kBarrierTime * (stages - 1);
     for (int stage = 0; stage < stages; ++stage) {
       double slowest = 0;
       for (size_t i = 0; i < open.members.size(); ++i)
@@ -197,9 +219,17 @@ class Bundler {
   void close(size_t index) {
     Open open = std::move(open_[index]);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
-    done_.push_back(open.members.size() == 1 ? std::move(open.members[0].call) : bundle_of(std::move(open)));
+    if (open.members.size() == 1) {
+      done_.push_back(std::move(open.members[0].call));
+      return;
+    }
+    done_.push_back(bundle_of(std::move(open)));
+    std::vector<const KernelCall*> members;
+    for (const StagedCall& member : members_of(done_.back())) members.push_back(member.call);
+    report(members, true, done_.back().reason);
   }
 
+  const RuleSite& rule_;
   CallGraph& calls_;
   CodeContext context_;
   double edge_;
@@ -223,8 +253,6 @@ bool joins_bundle(const CudaCode& code) {
          launch.grid[2] == Dim(1);
 }
 
-void bundle_calls(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
-  Bundler(calls, context_of(calls, target)).run();
-}
+void bundle_calls(const RuleSite& site) { Bundler(site).run(); }
 
 }  // namespace aicf

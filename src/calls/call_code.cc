@@ -7,7 +7,7 @@
 
 namespace aicf {
 
-CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
+CudaProblem call_problem(const KernelCall& call, const CodeContext& context, const TileProgram* program) {
   CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const ValueId root = call.inputs[i].root;
@@ -15,7 +15,9 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context) {
     window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
     window.ready = window.constant || (context.running && !context.running->contains(root));
   }
-  if (const RowCall* row = own_row(call); row != nullptr && !row->programs.empty())
+  if (program != nullptr)
+    problem.program = program;
+  else if (const RowCall* row = own_row(call); row != nullptr && !row->programs.empty())
     problem.program = &context.programs[static_cast<size_t>(row->programs[0].index)];
   return problem;
 }

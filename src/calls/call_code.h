@@ -28,7 +28,9 @@ inline CodeContext context_of(const CallGraph& calls, const Target& target) {
 }
 
 // What the call's row of the kernel table is asked. Of several calls that share a launch, the windows alone.
-CudaProblem call_problem(const KernelCall& call, const CodeContext& context);
+// `program`: in place of that which the row names.
+CudaProblem call_problem(const KernelCall& call, const CodeContext& context,
+                         const TileProgram* program = nullptr);
 
 // `member`, `any_sizes`: for a bundle; see CodeForm.
 CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes = false);

@@ -1,5 +1,5 @@
-#include "calls/join_gathers.h"
-
+// Which regions over rows read rows of a table where a gather would put them first (an embedding before its
+// norm): one call of the kernel tile_gathered takes the place of two.
 #include "calls/join_into_region.h"
 #include "calls/row_names.h"
 
@@ -7,27 +7,30 @@ namespace aicf {
 namespace {
 
 // Of whole rows.
-bool is_gather(const KernelCall& call) {
+bool is_row_gather(const KernelCall& call, const CallGraph& /*graph*/) {
   return is_row(call, kGather) && row_call(call)->params[0] == Dim(0) && call.inputs[0].sizes.size() >= 2 &&
          !call.inputs[1].sizes.empty() && call.outputs[0].dtype != DType::boolean;
 }
 
+Decision reads_rows(const KernelCall& region, const KernelCall& gather, const CallGraph& graph) {
+  const TileProgram& program = graph.program_of(region);
+  if (row_call(region)->schedule->inner_rank + 1 != static_cast<int>(gather.inputs[0].sizes.size()))
+    return Decision::no("a row of the region is no row of the table");
+  if (program.stages.size() < 2 || sums_rows(program))
+    return Decision::no("the region does not reduce its rows one by one");
+  return {};
+}
+
 }  // namespace
 
-void join_gathers(CallGraph& calls, const Target& /*target*/, const SelectOptions& /*options*/) {
-  const auto takes_rows = [&](const KernelCall& region, const KernelCall& gather) {
-    if (!is_region_that_reads(region, gather.outputs[0]) ||
-        row_call(region)->schedule->inner_rank + 1 != static_cast<int>(gather.inputs[0].sizes.size()))
-      return false;
-    const TileProgram& program = calls.program_of(region);
-    return program.stages.size() > 1 && !sums_rows(program);
-  };
-  join_into_regions(calls, {.kernel = "tile_gathered",
-                            .reason = "reads the rows of a table itself",
-                            .source = 0,
-                            .indices = 1,
-                            .may_join = is_gather,
-                            .takes = takes_rows});
+void join_gathers(JoinSite& site, size_t at) {
+  join_into_region(site, at,
+                   {.kernel = "tile_gathered",
+                    .reason = "reads the rows of a table itself",
+                    .source = 0,
+                    .indices = 1,
+                    .may_join = is_row_gather,
+                    .takes = reads_rows});
 }
 
 }  // namespace aicf

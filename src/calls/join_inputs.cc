@@ -1,12 +1,15 @@
-#include "calls/join_inputs.h"
-
+// Which calls become the prologue of the one call that reads what they produce, on a GPU with clusters. Where
+// a region produces the few rows of a product (a norm, a gate), every block of the product computes them
+// itself (kernels/matmul/cuda/made_x.cuh); where rope_append produces the one query of attention to its
+// cache, every block of attention rotates its heads (kernels/attention/cuda/roped.cuh). One call with both as
+// members takes the place of two.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "calls/bundle_calls.h"
-#include "calls/call_windows.h"
-#include "calls/legality.h"
-#include "calls/row_names.h"
+#include "calls/call_forms.h"
+#include "calls/join_site.h"
 #include "kernels/made_input.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
@@ -19,97 +22,77 @@ constexpr int64_t kMostBlocks = 8;        // of the region, which each block run
 
 // The same elements in the same order, in neighbouring places.
 bool same_row(const Window& a, const Window& b) {
-  const auto count = [](const Window& w) {
-    Dim count(1);
-    for (const Dim& size : w.sizes) count = count * size;
-    return count;
-  };
   return a.root == b.root && a.offset == b.offset && is_row_major(a) && is_row_major(b) &&
-         count(a) == count(b) && a.sizes.back() == b.sizes.back();
+         element_count(a.sizes) == element_count(b.sizes) && a.sizes.back() == b.sizes.back();
 }
 
-class InputJoiner {
- public:
-  InputJoiner(CallGraph& calls, const CodeContext& context)
-      : calls_(calls.calls), context_(context), legality_(calls) {}
+// A region of few bytes before a product, or a step of rope_append before attention over its cache.
+bool is_prologue(const KernelCall& producer, const KernelCall& consumer, const SymbolRanges& ranges) {
+  if (is_row(consumer, kAttention)) return is_row(producer, kRopeAppend);
+  return is_region(producer) && producer.outputs.size() == 1 &&
+         has_program(consumer, ProgramRole::kEpilogue) &&
+         producer.outputs[0].dtype == consumer.inputs[0].dtype &&
+         largest_work(producer, kRegionRow, ranges).bytes <= kMostBytes;
+}
 
-  void run() {
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      if (!may_take(calls_[i])) continue;
-      const std::optional<size_t> maker = find_maker(i);
-      if (!maker) continue;
-      legality_.replace(i, joined(calls_[*maker], calls_[i]));
-      legality_.remove(*maker);
-    }
-    legality_.finish();
-  }
+Decision takes_region(const KernelCall& region, const KernelCall& product, const CodeContext& context) {
+  if (!takes_made_input(call_problem(product, context)))
+    return Decision::no("no block of " + to_string(row_call(product)->way) + " can compute its rows");
+  const CudaCode code = call_code(region, context, true);
+  if (!joins_bundle(code) || code.launches[0].block > kMadeThreads ||
+      bounds(code.launches[0].grid[0], context.ranges).hi > kMostBlocks)
+    return Decision::no("the region wants more than a block of the product has");
+  return {};
+}
 
- private:
-  static bool may_take(const KernelCall& call) {
-    return !call.inputs.empty() && (is_row(call, kTensorCoreProduct) || is_row(call, kAttention));
-  }
+// The row that is appended lies in the memory that attention reads.
+Decision takes_append(const KernelCall& append, const KernelCall& attention, const CodeContext& context) {
+  if (!std::equal(append.outputs.begin(), append.outputs.begin() + 3, attention.inputs.begin()))
+    return Decision::no("attention reads other memory than the step is appended to");
+  if (!takes_rope(call_problem(attention, context), call_problem(append, context)))
+    return Decision::no("no block of attention can rotate its queries");
+  return {};
+}
 
-  // The call that makes the first input for the taker alone, if it may run as late and inside it.
-  std::optional<size_t> find_maker(size_t taker) const {
-    const KernelCall& later = calls_[taker];
-    const ValueId root = later.inputs[0].root;
-    const std::optional<size_t> maker = legality_.sole_writer(root, taker);
-    if (!maker || legality_.others_need(root, {*maker, taker}) || !legality_.may_move(*maker, taker - 1))
-      return std::nullopt;
-    const KernelCall& call = calls_[*maker];
-    const bool reads_once = std::count_if(later.inputs.begin(), later.inputs.end(),
-                                          [&](const Window& w) { return w.root == root; }) == 1;
-    const bool takes = reads_once && same_row(call.outputs[0], later.inputs[0]) &&
-                       !meet(call.inputs, later.outputs) &&
-                       (takes_region(call, later) || takes_append(call, later));
-    return takes ? maker : std::nullopt;
-  }
+Decision may_take(const JoinSite& site, size_t producer_at, size_t consumer_at) {
+  const KernelCall &producer = site.call(producer_at), &consumer = site.call(consumer_at);
+  const ValueId root = consumer.inputs[0].root;
+  if (const Decision d = site.needed_by_none_but(root, {producer_at, consumer_at}); !d) return d;
+  const auto reads = std::count_if(consumer.inputs.begin(), consumer.inputs.end(),
+                                   [&](const Window& w) { return w.root == root; });
+  if (reads != 1 || !same_row(producer.outputs[0], consumer.inputs[0]))
+    return Decision::no("the input is not read row by row as it is produced");
+  if (meet(producer.inputs, consumer.outputs))
+    return Decision::no("the results overwrite what the input comes from");
+  if (!site.legality().may_move(producer_at, consumer_at - 1)) return {};  // the site says why
+  return is_region(producer) ? takes_region(producer, consumer, site.context())
+                             : takes_append(producer, consumer, site.context());
+}
 
-  bool takes_region(const KernelCall& region, const KernelCall& product) const {
-    if (!is_region(region) || !is_row(product, kTensorCoreProduct) ||
-        !has_program(product, ProgramRole::kEpilogue) || region.outputs.size() != 1 ||
-        largest_work(region, kRegionRow, context_.ranges).bytes > kMostBytes ||
-        region.outputs[0].dtype != product.inputs[0].dtype ||
-        !takes_made_input(call_problem(product, context_)))
-      return false;
-    const CudaCode code = call_code(region, context_, true);
-    return joins_bundle(code) && code.launches[0].block <= kMadeThreads &&
-           bounds(code.launches[0].grid[0], context_.ranges).hi <= kMostBlocks;
-  }
-
-  // The row that is appended lies in the memory that attention reads.
-  bool takes_append(const KernelCall& append, const KernelCall& attention) const {
-    return is_row(append, kRopeAppend) && is_row(attention, kAttention) &&
-           append.outputs[0] == attention.inputs[0] && append.outputs[1] == attention.inputs[1] &&
-           append.outputs[2] == attention.inputs[2] &&
-           takes_rope(call_problem(attention, context_), call_problem(append, context_));
-  }
-
-  static KernelCall joined(const KernelCall& maker, const KernelCall& taker) {
-    KernelCall call;
-    call.inputs = taker.inputs;
-    for (const Window& w : maker.inputs)
-      if (std::find(call.inputs.begin(), call.inputs.end(), w) == call.inputs.end()) call.inputs.push_back(w);
-    call.outputs = taker.outputs;
-    call.outputs.insert(call.outputs.end(), maker.outputs.begin(), maker.outputs.end());
-    call.origins = united_origins(maker, taker);
-    call.reason = "makes its first input itself; " + taker.reason;
-    call.choice = taker.choice;
-    call.what = JoinedInput{maker, taker};
-    return call;
-  }
-
-  const std::vector<KernelCall>& calls_;
-  const CodeContext& context_;
-  Legality legality_;
-};
+KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer) {
+  KernelCall call;
+  call.inputs = consumer.inputs;
+  add_once(producer.inputs, call.inputs);
+  call.outputs = consumer.outputs;
+  call.outputs.insert(call.outputs.end(), producer.outputs.begin(), producer.outputs.end());
+  call.origins = united_origins(producer, consumer);
+  call.reason = "makes its first input itself; " + consumer.reason;
+  call.choice = consumer.choice;
+  call.what = JoinedInput{producer, consumer};
+  return call;
+}
 
 }  // namespace
 
-void join_inputs(CallGraph& calls, const Target& target, const SelectOptions& /*options*/) {
-  if (target.arch < 90) return;
-  const CodeContext context = context_of(calls, target);
-  InputJoiner(calls, context).run();
+void join_inputs(JoinSite& site, size_t at) {
+  const KernelCall& consumer = site.call(at);
+  if (consumer.inputs.empty() || !(is_row(consumer, kTensorCoreProduct) || is_row(consumer, kAttention)))
+    return;
+  const std::optional<size_t> producer = site.legality().sole_writer(consumer.inputs[0].root, at);
+  if (!producer || !is_prologue(site.call(*producer), consumer, site.graph().ranges)) return;
+  const std::vector<size_t> both = {*producer, at};
+  if (const Decision d = may_take(site, *producer, at); !d) return site.refuse(both, d.why());
+  site.offer({.remove = both, .insert = with_prologue(site.call(*producer), consumer), .at = at});
 }
 
 }  // namespace aicf

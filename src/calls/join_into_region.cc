@@ -1,26 +1,13 @@
 #include "calls/join_into_region.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "calls/call_windows.h"
-#include "calls/legality.h"
+#include "calls/call_forms.h"
 
 namespace aicf {
 namespace {
 
-// The region that alone reads the call's result, if it takes the call and nothing of what that reads has then
-// been overwritten, nor is by the region.
-std::optional<size_t> region_of(const std::vector<KernelCall>& calls, size_t at, const RegionJoin& join,
-                                const Legality& legality) {
-  const KernelCall& call = calls[at];
-  const std::optional<size_t> region = legality.sole_reader(call.outputs[0].root);
-  if (!region || *region <= at || !legality.may_move(at, *region - 1)) return std::nullopt;
-  const KernelCall& reader = calls[*region];
-  return join.takes(reader, call) && !meet(call.inputs, reader.outputs) ? region : std::nullopt;
-}
-
-KernelCall joined(const KernelCall& call, const KernelCall& region, const RegionJoin& join) {
+KernelCall region_with(const KernelCall& call, const KernelCall& region, const RegionJoin& join) {
   KernelCall both = region;
   const auto at = std::find(both.inputs.begin(), both.inputs.end(), call.outputs[0]);
   const auto number = static_cast<int32_t>(at - both.inputs.begin());
@@ -36,23 +23,23 @@ KernelCall joined(const KernelCall& call, const KernelCall& region, const Region
 
 }  // namespace
 
-void join_into_regions(CallGraph& graph, const RegionJoin& join) {
-  Legality legality(graph);
-  const std::vector<KernelCall>& calls = graph.calls;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const std::optional<size_t> region =
-        join.may_join(calls[i]) ? region_of(calls, i, join, legality) : std::nullopt;
-    if (!region) continue;
-    legality.replace(*region, joined(calls[i], calls[*region], join));
-    legality.remove(i);
-  }
-  legality.finish();
-}
-
-bool is_region_that_reads(const KernelCall& call, const Window& result) {
-  const auto is_of_value = [&](const Window& w) { return w.root == result.root; };
-  return is_region(call) && std::count_if(call.inputs.begin(), call.inputs.end(), is_of_value) == 1 &&
-         std::find(call.inputs.begin(), call.inputs.end(), result) != call.inputs.end();
+void join_into_region(JoinSite& site, size_t at, const RegionJoin& join) {
+  const KernelCall& call = site.call(at);
+  if (!join.may_join(call, site.graph())) return;
+  const Window& result = call.outputs[0];
+  const std::vector<size_t>& readers = site.legality().readers(result.root);
+  const auto region = std::find_if(readers.begin(), readers.end(), [&](size_t reader) {
+    return reader > at && is_region_that_reads(site.call(reader), result);
+  });
+  if (region == readers.end()) return;
+  const std::vector<size_t> both = {at, *region};
+  const KernelCall& reader = site.call(*region);
+  Decision decision = site.needed_by_none_but(result.root, {*region});
+  if (decision) decision = join.takes(reader, call, site.graph());
+  if (decision && meet(call.inputs, reader.outputs))
+    decision = Decision::no("the region overwrites what the rows come from");
+  if (!decision) return site.refuse(both, decision.why());
+  site.offer({.remove = both, .insert = region_with(call, reader, join), .at = *region});
 }
 
 }  // namespace aicf

@@ -1,10 +1,10 @@
 // What join_gathers and join_scatters share: a call whose result one region alone reads is done by that
-// region, and one call takes the place of two.
+// region, and one call takes the place of two, with the same bits and errors. Graph, regions and programs
+// stay as they are.
 #pragma once
 
-#include <functional>
-
-#include "select/call_program.h"
+#include "calls/decision.h"
+#include "calls/join_site.h"
 
 namespace aicf {
 
@@ -13,14 +13,12 @@ struct RegionJoin {
   const char* reason;  // what its region does itself
   size_t source;       // the call's input that takes the place of its result among the region's inputs
   size_t indices;      // the call's input that comes after the region's own
-  std::function<bool(const KernelCall& call)> may_join;
-  std::function<bool(const KernelCall& region, const KernelCall& call)> takes;
+  bool (*may_join)(const KernelCall& call, const CallGraph& graph);
+  // Of a region that reads the call's result.
+  Decision (*takes)(const KernelCall& region, const KernelCall& call, const CallGraph& graph);
 };
 
-// Wherever a call that may join is read by one region alone, which takes it, and may run as late.
-void join_into_regions(CallGraph& calls, const RegionJoin& join);
-
-// Whether a call is that of one region, which reads this window and nothing else of the same value.
-bool is_region_that_reads(const KernelCall& call, const Window& result);
+// With the call at this place, if it may join.
+void join_into_region(JoinSite& site, size_t at, const RegionJoin& join);
 
 }  // namespace aicf

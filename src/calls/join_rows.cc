@@ -1,128 +1,113 @@
-#include "calls/join_rows.h"
-
+// Which regions over rows become the end of the product before them, on a GPU with clusters: where a product
+// and a region that reduces rows of its results take less time as one kernel (matmul_rows), one call takes
+// the place of both, with a joined program. A choice of the caller's that names the product decides over it.
 #include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "calls/call_joiner.h"
-#include "calls/call_windows.h"
-#include "calls/joined_choice.h"
-#include "calls/joined_program.h"
-#include "kernels/cuda_kernel.h"
-#include "select/cost_model.h"
-#include "select/cuda_problem.h"
+#include "calls/call_forms.h"
+#include "calls/join_site.h"
 
 namespace aicf {
 namespace {
 
 constexpr char kRowsKernel[] = "matmul_rows";
 
-class RowJoiner : CallJoiner {
- public:
-  using CallJoiner::CallJoiner;
+bool reduces_rows(const KernelCall& call, const CallGraph& graph) {
+  return is_region(call) && row_call(call)->schedule->inner_rank == 1 &&
+         graph.program_of(call).stages.size() > 1;
+}
 
-  void run() {
-    for (size_t i = 0; i < calls_.size(); ++i) {
-      if (!is_open_product(calls_[i], all_)) continue;
-      const std::optional<size_t> rows = find_rows(i);
-      if (!rows) continue;
-      std::optional<KernelCall> joined = join(i, *rows);
-      if (!joined) continue;
-      legality_.replace(i, std::move(*joined));
-      legality_.remove(*rows);
-    }
-    legality_.finish();
-  }
+// The first region that reads the product's results by rows.
+std::optional<size_t> find_rows(const JoinSite& site, size_t product) {
+  std::optional<size_t> rows;
+  for (const Window& w : site.call(product).outputs)
+    for (const size_t reader : site.legality().readers(w.root))
+      if (reader > product && reduces_rows(site.call(reader), site.graph()))
+        rows = std::min(rows.value_or(reader), reader);
+  return rows;
+}
 
- private:
-  bool reduces_rows(const KernelCall& call) const {
-    return is_region(call) && row_call(call)->schedule->inner_rank == 1 && program_of(call).stages.size() > 1;
-  }
-
-  // The first region that reads the product's results by rows, if it may run where the product does.
-  std::optional<size_t> find_rows(size_t product) const {
-    size_t rows = calls_.size();
-    for (const Window& w : calls_[product].outputs)
-      for (const size_t reader : legality_.readers(w.root))
-        if (reader > product && reduces_rows(calls_[reader])) rows = std::min(rows, reader);
-    const bool moves = rows < calls_.size() && legality_.may_move(rows, product + 1);
-    return moves ? std::optional(rows) : std::nullopt;
-  }
-
-  std::optional<KernelCall> join(size_t at, size_t rows_at) {
-    const KernelCall &product = calls_[at], &rows = calls_[rows_at];
-    const size_t rank = product.outputs[0].sizes.size();
-    std::vector<Window> inputs, outputs;
-    for (const auto& [from, to] : {std::pair(&rows.inputs, &inputs), std::pair(&rows.outputs, &outputs)})
-      for (const Window& w : *from) {
-        const auto merged = over_rows(w, rank);
-        if (!merged) return std::nullopt;
-        to->push_back(*merged);
-      }
-    const auto middle =
-        std::find_first_of(inputs.begin(), inputs.end(), product.outputs.begin(), product.outputs.end());
-    if (middle == inputs.end() || !(outputs[0].sizes == product.outputs[0].sizes)) return std::nullopt;
-    const auto number = static_cast<size_t>(middle - inputs.begin());
-    const auto from = static_cast<size_t>(std::find(product.outputs.begin(), product.outputs.end(), *middle) -
-                                          product.outputs.begin());
-    // Nothing else of the product is read: only its thread has seen it.
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (i != number && meets(product.outputs, inputs[i].root)) return std::nullopt;
-    KernelCall joined;
-    joined.what = RowCall{.row = kRowsKernel};
-    joined.inputs = product.inputs;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (i != number) joined.inputs.push_back(inputs[i]);
-    std::vector<bool> kept;
-    for (const Window& w : product.outputs) {
-      kept.push_back(legality_.others_need(w.root, {at, rows_at}));
-      if (kept.back()) joined.outputs.push_back(w);
-    }
-    joined.outputs.insert(joined.outputs.end(), outputs.begin(), outputs.end());
-    return choose(std::move(joined), product, rows, from, kept, number);
-  }
-
-  // The joined call, if its program can run so and it takes less time than the two.
-  std::optional<KernelCall> choose(KernelCall joined, const KernelCall& product, const KernelCall& rows,
-                                   size_t from, const std::vector<bool>& kept, size_t middle) {
-    const TileProgram &first = program_of(product), &second = program_of(rows);
-    if (first.registers.size() + second.registers.size() >= kMaxTileRegisters ||
-        first.scalars.size() + second.scalars.size() > kMaxTileRegisters ||
-        joined.inputs.size() + joined.outputs.size() > static_cast<size_t>(kMaxTileOperands) ||
-        !can_join(first, from))
-      return std::nullopt;
-    TileProgram program = joined_program(first, from, kept, second, middle);
-    CudaProblem problem = cuda_problem(joined, target_.arch, ranges_);
-    problem.program = &program;
-    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(kRowsKernel), problem);
-    if (variants.empty()) return std::nullopt;
-    joined.origins = united_origins(product, rows);
-    const double apart = product.choice.candidates[product.choice.chosen].microseconds +
-                         target_.facts().edge_microseconds +
-                         estimate_microseconds(rows, kRegionRow, target_, ranges_);
-    joined.choice.key = product.choice.key;
-    if (!take_variant(joined, variants, apart, "a product and its rows", options_)) return std::nullopt;
-    check_tile_program(program);
-    row_call(joined)->programs = row_call(product)->programs;
-    row_call(joined)->programs[0].index = static_cast<int>(programs_.size());
-    programs_.push_back(std::move(program));
-    return joined;
-  }
-
-  static bool can_join(const TileProgram& first, size_t from) {
-    const auto operand = static_cast<int16_t>(first.inputs.size() + from);
-    if (first.outputs[from] != DType::f16 && first.outputs[from] != DType::bf16) return false;
-    return std::any_of(first.stages[0].begin(), first.stages[0].end(), [&](const TileInstr& instr) {
-      return instr.op == TileOp::store && instr.operand == operand && instr.type == TileType::f32 &&
-             instr.a < kTileScalarBase;
-    });
-  }
+// The two calls, and where what one stores is what the other reads: result `from`, input `middle`.
+struct RowEpilogue {
+  const KernelCall &product, &rows;
+  size_t from = 0, middle = 0;
+  std::vector<Window> inputs = {}, outputs = {};  // of the region, over the axes of the product
+  std::vector<bool> kept = {};                    // of the product's results
 };
+
+Decision merge_operands(RowEpilogue& e) {
+  const size_t rank = e.product.outputs[0].sizes.size();
+  for (const auto& [from, to] :
+       {std::pair(&e.rows.inputs, &e.inputs), std::pair(&e.rows.outputs, &e.outputs)})
+    for (const Window& w : *from) {
+      const auto merged = over_rows(w, rank);
+      if (!merged) return Decision::no("an operand of the region does not lie over the product's rows");
+      to->push_back(*merged);
+    }
+  const std::vector<Window>& results = e.product.outputs;
+  const auto middle = std::find_first_of(e.inputs.begin(), e.inputs.end(), results.begin(), results.end());
+  if (middle == e.inputs.end()) return Decision::no("the region reads no whole result");
+  if (!(e.outputs[0].sizes == results[0].sizes)) return Decision::no("the outputs do not cover the result");
+  e.middle = static_cast<size_t>(middle - e.inputs.begin());
+  e.from = static_cast<size_t>(std::find(results.begin(), results.end(), *middle) - results.begin());
+  // Only the thread that made them has seen the product's results.
+  for (size_t i = 0; i < e.inputs.size(); ++i)
+    if (i != e.middle && meets(results, e.inputs[i].root))
+      return Decision::no("the region reads the product twice");
+  return {};
+}
+
+KernelCall operands_of_both(const RowEpilogue& e) {
+  KernelCall joined;
+  joined.what = RowCall{.row = kRowsKernel, .programs = row_call(e.product)->programs};
+  joined.inputs = e.product.inputs;
+  for (size_t i = 0; i < e.inputs.size(); ++i)
+    if (i != e.middle) joined.inputs.push_back(e.inputs[i]);
+  for (size_t i = 0; i < e.kept.size(); ++i)
+    if (e.kept[i]) joined.outputs.push_back(e.product.outputs[i]);
+  joined.outputs.insert(joined.outputs.end(), e.outputs.begin(), e.outputs.end());
+  joined.origins = united_origins(e.product, e.rows);
+  joined.choice.key = e.product.choice.key;
+  return joined;
+}
+
+Decision programs_fit(const RowEpilogue& e, const CallGraph& graph, const KernelCall& joined) {
+  const TileProgram& first = graph.program_of(e.product);
+  const size_t operands = joined.inputs.size() + joined.outputs.size();
+  if (Decision d = can_join(first, e.from, graph.program_of(e.rows), operands); !d) return d;
+  const auto operand = static_cast<int16_t>(first.inputs.size() + e.from);
+  const bool stores =
+      std::any_of(first.stages[0].begin(), first.stages[0].end(), [&](const TileInstr& instr) {
+        return instr.op == TileOp::store && instr.operand == operand && instr.type == TileType::f32 &&
+               instr.a < kTileScalarBase;
+      });
+  return stores ? Decision() : Decision::no("the result between them is not computed in f32");
+}
 
 }  // namespace
 
-void join_rows(CallGraph& calls, const Target& target, const SelectOptions& options) {
-  RowJoiner(calls, target, options).run();
+void join_rows(JoinSite& site, size_t at) {
+  if (!is_joinable_product(site.call(at), site.graph())) return;
+  const std::optional<size_t> found = find_rows(site, at);
+  if (!found) return;
+  const std::vector<size_t> both = {at, *found};
+  RowEpilogue e{site.call(at), site.call(*found)};
+  if (const Decision d = merge_operands(e); !d) return site.refuse(both, d.why());
+  for (const Window& w : e.product.outputs)
+    e.kept.push_back(site.legality().others_need(w.root, {at, *found}));
+  KernelCall joined = operands_of_both(e);
+  if (const Decision d = programs_fit(e, site.graph(), joined); !d) return site.refuse(both, d.why());
+  row_call(joined)->programs[0].index = site.next_program();
+  const double apart =
+      site.microseconds(e.product) + site.rule().target.facts().edge_microseconds + site.microseconds(e.rows);
+  site.offer({.remove = both,
+              .insert = std::move(joined),
+              .at = at,
+              .program = joined_program(site.program_of(e.product), e.from, e.kept, site.program_of(e.rows),
+                                        e.middle),
+              .open = {at},
+              .price = {{"a product and its rows", apart}}});
 }
 
 }  // namespace aicf

@@ -1,5 +1,5 @@
-#include "calls/join_scatters.h"
-
+// Which pointwise regions add up rows themselves where a scatter would put their sums into memory first (the
+// gradient of an embedding before its update): one call of the kernel tile_scattered takes the place of two.
 #include <algorithm>
 #include <cmath>
 
@@ -22,39 +22,42 @@ bool is_zero(ValueId root, const Graph& graph) {
 }
 
 // Of floats, whole rows to zeros. Rows and their elements must be axes of the region: neither is one alone.
-bool is_scatter(const KernelCall& call, const Graph& graph) {
+bool is_row_scatter(const KernelCall& call, const CallGraph& graph) {
   if (!is_row(call, kScatter) || row_call(call)->params[0] != Dim(kAdd)) return false;
   const Window &zeros = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
                &sums = call.outputs[0];
   return is_float(sums.dtype) && indices.sizes.back() == Dim(1) && sums.sizes.size() >= 2 &&
          sums.sizes[0] != Dim(1) && element_count(sums.sizes) != sums.sizes[0] && is_row_major(sums) &&
-         is_row_major(updates) && is_zero(zeros.root, graph);
+         is_row_major(updates) && is_zero(zeros.root, graph.graph);
 }
 
 // Element by element, wherever it is in a row.
-bool is_pointwise(const TileProgram& program) {
+bool is_position_free(const TileProgram& program) {
   return program.stages.size() == 1 &&
          std::none_of(program.stages[0].begin(), program.stages[0].end(), [](const TileInstr& instr) {
            return instr.op == TileOp::inner_index || instr.op == TileOp::store_scalar;
          });
 }
 
+Decision reads_sums(const KernelCall& region, const KernelCall& scatter, const CallGraph& graph) {
+  const Window& sums = scatter.outputs[0];
+  if (!std::all_of(region.outputs.begin(), region.outputs.end(),
+                   [&](const Window& w) { return w.sizes == sums.sizes; }))
+    return Decision::no("the region's results do not cover the sums");
+  if (!is_position_free(graph.program_of(region))) return Decision::no("the region is not pointwise");
+  return {};
+}
+
 }  // namespace
 
-void join_scatters(CallGraph& calls, const Target& /*target*/, const SelectOptions& /*options*/) {
-  const auto takes_sums = [&](const KernelCall& region, const KernelCall& scatter) {
-    const Window& sums = scatter.outputs[0];
-    return is_region_that_reads(region, sums) &&
-           std::all_of(region.outputs.begin(), region.outputs.end(),
-                       [&](const Window& w) { return w.sizes == sums.sizes; }) &&
-           is_pointwise(calls.program_of(region));
-  };
-  join_into_regions(calls, {.kernel = "tile_scattered",
-                            .reason = "adds up scattered rows itself",
-                            .source = 2,
-                            .indices = 1,
-                            .may_join = [&](const KernelCall& call) { return is_scatter(call, calls.graph); },
-                            .takes = takes_sums});
+void join_scatters(JoinSite& site, size_t at) {
+  join_into_region(site, at,
+                   {.kernel = "tile_scattered",
+                    .reason = "adds up scattered rows itself",
+                    .source = 2,
+                    .indices = 1,
+                    .may_join = is_row_scatter,
+                    .takes = reads_sums});
 }
 
 }  // namespace aicf

@@ -91,6 +91,18 @@ class Joiner {
 
 }  // namespace
 
+Decision can_join(const TileProgram& first, size_t from, const TileProgram& second, size_t operands) {
+  if (first.outputs[from] != DType::f16 && first.outputs[from] != DType::bf16)
+    return Decision::no("the result between them is no half");
+  if (first.stages.size() != 1) return Decision::no("the product's program is of several stages");
+  if (first.registers.size() + second.registers.size() >= kMaxTileRegisters ||
+      first.scalars.size() + second.scalars.size() > kMaxTileRegisters)
+    return Decision::no("both programs need too many registers");
+  if (operands > static_cast<size_t>(kMaxTileOperands))
+    return Decision::no("both programs have too many operands");
+  return {};
+}
+
 bool has_elements_alone(const TileProgram& program) {
   return program.stages.size() == 1 && !sums_rows(program) &&
          std::none_of(program.stages[0].begin(), program.stages[0].end(),

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "calls/decision.h"
 #include "kernels/tile_program.h"
 
 namespace aicf {
@@ -11,6 +12,10 @@ namespace aicf {
 // others of `second`; the outputs of `first` that are kept, then those of `second`. `first` has one stage.
 TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
                            const TileProgram& second, size_t middle);
+
+// Whether the programs of a product and of what reads its result `from`, a half, fit into one with so many
+// operands.
+Decision can_join(const TileProgram& first, size_t from, const TileProgram& second, size_t operands);
 
 // Whether an element depends on nothing but the operands' elements, as epilogues see them.
 bool has_elements_alone(const TileProgram& program);

@@ -17,9 +17,11 @@ void erase_place(std::vector<size_t>& places, size_t at) {
   const auto where = std::lower_bound(places.begin(), places.end(), at);
   if (where != places.end() && *where == at) places.erase(where);
 }
-size_t first_within(const std::vector<size_t>& places, size_t begin, size_t end) {
-  const auto where = std::lower_bound(places.begin(), places.end(), begin);
-  return where == places.end() ? end : std::min(*where, end);
+size_t first_within(const std::vector<size_t>& places, size_t begin, size_t end,
+                    const std::vector<size_t>& beside) {
+  for (auto at = std::lower_bound(places.begin(), places.end(), begin); at != places.end() && *at < end; ++at)
+    if (std::find(beside.begin(), beside.end(), *at) == beside.end()) return *at;
+  return end;
 }
 
 // First and last byte that a window touches; nullopt if sizes decide.
@@ -50,10 +52,16 @@ bool share_bytes(const std::vector<Window>& a, const std::vector<Window>& b) {
 
 }  // namespace
 
-Legality::Legality(CallGraph& calls) : calls_(calls) { rebuild(); }
+Legality::Legality(CallGraph& calls)
+    : calls_(calls), kept_(static_cast<size_t>(calls.graph.value_count()) + calls.extra.size()) {
+  for (ValueId root = 0; root < calls.graph.value_count(); ++root)
+    kept_[static_cast<size_t>(root)] = calls.graph.value(root).role != Role::kTemp;
+  for (const ValueId root : calls.output_roots) kept_[static_cast<size_t>(root)] = true;
+  rebuild();
+}
 
 void Legality::rebuild() {
-  uses_.assign(static_cast<size_t>(calls_.graph.value_count()) + calls_.extra.size(), {});
+  uses_.assign(kept_.size(), {});
   for (size_t i = 0; i < calls_.calls.size(); ++i) add(i);
 }
 
@@ -70,22 +78,34 @@ void Legality::take_away(size_t at) {
     erase_place(uses_[static_cast<size_t>(w.root)].writers, at);
 }
 
-void Legality::replace(size_t at, KernelCall call) {
+KernelCall Legality::replace(size_t at, KernelCall call) {
   take_away(at);
-  calls_.calls[at] = std::move(call);
+  std::swap(calls_.calls[at], call);
   add(at);
+  return call;
 }
 
 void Legality::remove(size_t at) { replace(at, KernelCall()); }
 
+std::vector<size_t> Legality::spread(size_t room) {
+  std::vector<KernelCall> wide;
+  std::vector<size_t> places;
+  wide.resize(room);
+  for (KernelCall& call : calls_.calls) {
+    places.push_back(wide.size());
+    if (is_removed(call)) continue;
+    wide.push_back(std::move(call));
+    wide.resize(wide.size() + room);
+  }
+  places.push_back(wide.size());
+  calls_.calls = std::move(wide);
+  rebuild();
+  return places;
+}
+
 void Legality::finish() {
   std::erase_if(calls_.calls, is_removed);
   rebuild();
-}
-
-bool Legality::is_kept(ValueId root) const {
-  return (root < calls_.graph.value_count() && calls_.graph.value(root).role != Role::kTemp) ||
-         std::find(calls_.output_roots.begin(), calls_.output_roots.end(), root) != calls_.output_roots.end();
 }
 
 std::optional<size_t> Legality::sole_reader(ValueId root) const {
@@ -109,16 +129,18 @@ bool Legality::others_need(ValueId root, std::initializer_list<size_t> calls) co
          });
 }
 
-size_t Legality::first_obstacle(const KernelCall& call, size_t begin, size_t end) const {
-  for (const Window& w : call.inputs) end = first_within(writers(w.root), begin, end);
+size_t Legality::first_obstacle(const KernelCall& call, size_t begin, size_t end,
+                                const std::vector<size_t>& beside) const {
+  for (const Window& w : call.inputs) end = first_within(writers(w.root), begin, end, beside);
   for (const Window& w : call.outputs)
-    end = first_within(readers(w.root), begin, first_within(writers(w.root), begin, end));
+    end = first_within(readers(w.root), begin, first_within(writers(w.root), begin, end, beside), beside);
   return end;
 }
 
-bool Legality::may_move(size_t from, size_t to) const {
+std::optional<size_t> Legality::obstacle(size_t from, size_t to, const std::vector<size_t>& beside) const {
   const size_t begin = from < to ? from + 1 : to, end = from < to ? to + 1 : from;
-  return first_obstacle(calls_.calls[from], begin, end) == end;
+  const size_t first = first_obstacle(calls_.calls[from], begin, end, beside);
+  return first == end ? std::nullopt : std::optional(first);
 }
 
 size_t Legality::last_place(size_t from) const {

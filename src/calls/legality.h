@@ -15,7 +15,7 @@
 namespace aicf {
 
 // Who reads and writes which value. Calls change by `replace` and `remove` only, which keep places as they
-// are; `finish` closes the gaps. A removed call touches nothing.
+// are; `finish` closes the gaps. A removed call touches nothing and leaves its place empty.
 class Legality {
  public:
   explicit Legality(CallGraph& calls);
@@ -24,7 +24,7 @@ class Legality {
   const std::vector<size_t>& readers(ValueId root) const { return uses(root).readers; }
   const std::vector<size_t>& writers(ValueId root) const { return uses(root).writers; }
   // Whether more than the calls have a value's storage: the caller, or what the graph reads and keeps.
-  bool is_kept(ValueId root) const;
+  bool is_kept(ValueId root) const { return kept_[static_cast<size_t>(root)]; }
   // The only call that reads a value; none if the value is kept.
   std::optional<size_t> sole_reader(ValueId root) const;
   // The last call before `end` that writes it; and that, if it is the only one before `end`.
@@ -33,16 +33,20 @@ class Legality {
   // Whether a value is kept, or another call than these reads it. If not, it need not be stored.
   bool others_need(ValueId root, std::initializer_list<size_t> calls) const;
 
-  // Whether the call at `from` may stand at `to`, if those between move up by one.
-  bool may_move(size_t from, size_t to) const;
+  // Whether the call at `from` may stand at `to`, if those between move up by one; else the first of them
+  // that it has to stay before or behind. Those of `beside` move elsewhere, too, and do not count.
+  bool may_move(size_t from, size_t to) const { return !obstacle(from, to); }
+  std::optional<size_t> obstacle(size_t from, size_t to, const std::vector<size_t>& beside = {}) const;
   // The last place where it may stand.
   size_t last_place(size_t from) const;
 
-  void replace(size_t at, KernelCall call);
+  // Gives the call that stood there.
+  KernelCall replace(size_t at, KernelCall call);
   void remove(size_t at);
+  // Closes the gaps, then leaves `room` empty places before each call and behind the last; gives the new
+  // place of each old one, of an empty one that of the next call, and at last of the end.
+  std::vector<size_t> spread(size_t room);
   void finish();
-  // After a change by other means.
-  void rebuild();
 
  private:
   struct Uses {
@@ -50,12 +54,15 @@ class Legality {
   };
   const Uses& uses(ValueId root) const { return uses_[static_cast<size_t>(root)]; }
   // The first call in [begin, end) before or behind which this one has to stay; `end` if there is none.
-  size_t first_obstacle(const KernelCall& call, size_t begin, size_t end) const;
+  size_t first_obstacle(const KernelCall& call, size_t begin, size_t end,
+                        const std::vector<size_t>& beside = {}) const;
+  void rebuild();
   void add(size_t at);
   void take_away(size_t at);
 
   CallGraph& calls_;
   std::vector<Uses> uses_;  // by root
+  std::vector<bool> kept_;  // by root
 };
 
 // Whether one of two calls writes to a value that the other reads or writes.

@@ -196,6 +196,49 @@ TEST(Legality, CallsThatAreReplacedAndRemovedAreForgotten) {
   }
 }
 
+// Whoever moves elsewhere stands in nobody's way.
+TEST(Legality, AnObstacleIsTheFirstThatDoesNotMoveElsewhere) {
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    CallProgram program = random_calls(seed);
+    CallGraph& calls = program.graphs.back();
+    const Legality legality(calls);
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 8; ++i) {
+      const size_t size = calls.calls.size(), from = random() % size, to = random() % size;
+      const std::vector<size_t> beside = {random() % size, random() % size};
+      CallGraph others = calls;
+      for (const size_t at : beside)
+        if (at != from) others.calls[at] = KernelCall();
+      const bool may = Legality(others).may_move(from, to);
+      const std::optional<size_t> obstacle = legality.obstacle(from, to, beside);
+      ASSERT_EQ(!obstacle, may) << seed;
+      if (!obstacle) continue;
+      ASSERT_TRUE(must_keep_order(calls.calls[from], calls.calls[*obstacle])) << seed;
+    }
+  }
+}
+
+TEST(Legality, SpreadCallsKeepTheirOrder) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    CallProgram program = random_calls(seed);
+    CallGraph& calls = program.graphs.back();
+    const CallGraph before = calls;
+    Legality legality(calls);
+    const std::vector<size_t> places = legality.spread(2);
+    ASSERT_EQ(places.size(), before.calls.size() + 1);
+    for (size_t i = 0; i < before.calls.size(); ++i) ASSERT_EQ(calls.calls[places[i]], before.calls[i]);
+    for (size_t i = 0; i < before.calls.size(); ++i)
+      for (size_t room = 1; room <= 2; ++room) ASSERT_TRUE(is_removed(calls.calls[places[i] - room])) << seed;
+    for (size_t from = 0; from < before.calls.size(); ++from)
+      for (size_t to = 0; to < before.calls.size(); ++to) {
+        CallGraph own = before;
+        ASSERT_EQ(legality.may_move(places[from], places[to]), Legality(own).may_move(from, to)) << seed;
+      }
+    legality.finish();
+    ASSERT_EQ(calls, before);
+  }
+}
+
 // ---- faults: a rule that does not look at something is the rule over calls that do not show it.
 
 void each_window(CallGraph& calls, const std::function<void(Window&)>& change) {

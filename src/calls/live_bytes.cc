@@ -18,40 +18,61 @@ const TensorType* temp_type(ValueId root, const CallGraph& calls) {
 
 }  // namespace
 
-int64_t peak_live_bytes(const std::vector<KernelCall>& order, const CallGraph& calls) {
-  struct Life {
-    size_t first, last;
-  };
-  std::vector<std::pair<ValueId, Life>> lives;
-  std::vector<int> number(static_cast<size_t>(calls.graph.value_count()) + calls.extra.size(), -1);
-  const auto note = [&](const std::vector<Window>& windows, size_t at) {
-    for (const Window& w : windows) {
-      int& known = number[static_cast<size_t>(w.root)];
-      if (known < 0) {
-        known = static_cast<int>(lives.size());
-        lives.push_back({w.root, {at, at}});
-      }
-      lives[static_cast<size_t>(known)].second.last = at;
-    }
-  };
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (is_removed(order[i])) continue;
-    note(order[i].inputs, i);
-    note(order[i].outputs, i);
+LiveBytes::LiveBytes(const CallGraph& calls, const Legality& legality)
+    : calls_(calls),
+      legality_(legality),
+      bytes_(calls.constant.size()),
+      leaves_(calls.constant.size()),
+      lives_(calls.constant.size()),
+      all_(4 * calls.calls.size() + 4),
+      most_(all_.size()) {
+  for (const ValueId root : calls.output_roots) leaves_[static_cast<size_t>(root)] = true;
+  for (size_t i = 0; i < lives_.size(); ++i) {
+    const auto root = static_cast<ValueId>(i);
+    if (const TensorType* type = temp_type(root, calls))
+      bytes_[i] = bounds(element_count(type->shape), calls.ranges).hi * dtype_bytes(type->dtype);
+    set_life(root);
   }
-  std::vector<int64_t> change(order.size() + 1);
-  for (const auto& [root, life] : lives) {
-    const TensorType* type = temp_type(root, calls);
-    if (type == nullptr) continue;
-    const auto& outputs = calls.output_roots;
-    const bool leaves = std::find(outputs.begin(), outputs.end(), root) != outputs.end();
-    const int64_t bytes = bounds(element_count(type->shape), calls.ranges).hi * dtype_bytes(type->dtype);
-    change[life.first] += bytes;
-    change[(leaves ? order.size() - 1 : life.last) + 1] -= bytes;
+}
+
+void LiveBytes::update(const std::vector<ValueId>& roots) {
+  for (const ValueId root : roots) set_life(root);
+}
+
+LiveBytes::Life LiveBytes::life_of(ValueId root) const {
+  const std::vector<size_t>&readers = legality_.readers(root), &writers = legality_.writers(root);
+  if (readers.empty() && writers.empty()) return {};
+  const size_t places = calls_.calls.size();
+  Life life{places, 0};
+  for (const auto* list : {&readers, &writers}) {
+    if (list->empty()) continue;
+    life.first = std::min(life.first, list->front());
+    life.end = std::max(life.end, list->back() + 1);
   }
-  int64_t now = 0, peak = 0;
-  for (const int64_t bytes : change) peak = std::max(peak, now += bytes);
-  return peak;
+  if (leaves_[static_cast<size_t>(root)]) life.end = places;
+  return life;
+}
+
+void LiveBytes::set_life(ValueId root) {
+  const auto i = static_cast<size_t>(root);
+  const Life life = life_of(root);
+  if (bytes_[i] == 0 || life == lives_[i]) return;
+  add(1, 0, calls_.calls.size(), lives_[i], -bytes_[i]);
+  add(1, 0, calls_.calls.size(), life, bytes_[i]);
+  lives_[i] = life;
+}
+
+void LiveBytes::add(size_t node, size_t begin, size_t end, const Life& life, int64_t bytes) {
+  if (life.end <= begin || end <= life.first) return;
+  if (life.first <= begin && end <= life.end) {
+    all_[node] += bytes;
+    most_[node] += bytes;
+    return;
+  }
+  const size_t middle = begin + (end - begin) / 2;
+  add(2 * node, begin, middle, life, bytes);
+  add(2 * node + 1, middle, end, life, bytes);
+  most_[node] = all_[node] + std::max(most_[2 * node], most_[2 * node + 1]);
 }
 
 }  // namespace aicf

@@ -1,12 +1,41 @@
-// How much memory the values between calls take. Takes calls in their order, of which removed
-// ones stand for none, and the calls of the graph that say what the values are; sizes are those of the upper
-// bounds. An arena is at least as large.
+// How much memory the values between calls take at most at a time, kept up to date while calls change. Takes
+// Legality's index of who reads and writes a value; sizes are those of the upper bounds. An arena is at least
+// as large.
 #pragma once
 
+#include <vector>
+
+#include "calls/legality.h"
 #include "select/call_program.h"
 
 namespace aicf {
 
-int64_t peak_live_bytes(const std::vector<KernelCall>& order, const CallGraph& calls);
+class LiveBytes {
+ public:
+  // Places stay as many as they are.
+  LiveBytes(const CallGraph& calls, const Legality& legality);
+
+  int64_t peak() const { return most_[1]; }
+  // Of these values readers or writers have changed.
+  void update(const std::vector<ValueId>& roots);
+
+ private:
+  // From the first call that touches a value to the last, or to the end.
+  struct Life {
+    size_t first = 0, end = 0;
+    bool operator==(const Life&) const = default;
+  };
+  Life life_of(ValueId root) const;
+  void set_life(ValueId root);
+  void add(size_t node, size_t begin, size_t end, const Life& life, int64_t bytes);
+
+  const CallGraph& calls_;
+  const Legality& legality_;
+  std::vector<int64_t> bytes_;  // by root; 0: no memory of its own
+  std::vector<bool> leaves_;    // by root: an output
+  std::vector<Life> lives_;     // by root
+  // A tree over the places: what is live in all of a node's places, and at most in one of them.
+  std::vector<int64_t> all_, most_;
+};
 
 }  // namespace aicf

@@ -1,5 +1,6 @@
-#include "calls/panel_weights.h"
-
+// Which weights are stored in panels of 64 rows of K (kPanelDepth): those that products of few rows read,
+// whose time is that of their weights, if nothing reads them in another form. One step of init lays them out;
+// the products' tiles, sums and bits stay.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -8,10 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "calls/call_windows.h"
-#include "calls/join_inputs.h"
-#include "kernels/cuda_kernel.h"
-#include "select/cuda_problem.h"
+#include "calls/call_code.h"
+#include "calls/call_forms.h"
+#include "calls/rules.h"
 #include "select/layout.h"
 #include "select/region_codegen.h"
 
@@ -40,8 +40,8 @@ Window by_panels(const Window& y) {
   return split;
 }
 
-// The product of a call: of one that makes its x, the second member.
-const KernelCall& product_of(const KernelCall& call) {
+// The product of a call: of one with a prologue, the second member.
+const KernelCall& panel_product(const KernelCall& call) {
   const auto* joined = std::get_if<JoinedInput>(&call.what);
   return joined != nullptr ? *joined->taker : call;
 }
@@ -49,7 +49,7 @@ const KernelCall& product_of(const KernelCall& call) {
 // Who reads the weights of all graphs, by the weights' names.
 struct Readers {
   std::set<std::string> wanted;                            // by products of few rows
-  std::set<std::string> otherwise;                         // in another form than products can read in panels
+  std::map<std::string, std::string> otherwise;            // in another form than panels: by whom
   std::vector<std::pair<std::string, std::string>> pairs;  // in one form, by one call
   struct Matrices {
     std::vector<Window> windows;  // different ones, without their roots
@@ -65,20 +65,30 @@ struct Readers {
 
   // What all readers can read in panels, without taking more memory than the weights.
   std::set<std::string> names() const {
-    std::set<std::string> left = otherwise;
-    for (const auto& [name, all] : matrices) {
-      int64_t count = 0;
-      for (const Window& w : all.windows) count += *element_count(w.sizes).constant();
-      if (count > all.elements) left.insert(name);
-    }
+    std::set<std::string> left;
+    for (const auto& [name, reader] : otherwise) left.insert(name);
+    for (const auto& [name, all] : matrices)
+      if (takes_more(all)) left.insert(name);
     left = with_others(std::move(left));
     const std::set<std::string> all = with_others(wanted);
     std::set<std::string> names;
     std::set_difference(all.begin(), all.end(), left.begin(), left.end(), std::inserter(names, names.end()));
     return names;
   }
+  // Why a weight is none of these.
+  std::string why_not(const std::string& name) const {
+    const auto reader = otherwise.find(name), none = otherwise.end();
+    if (reader != none) return "'" + name + "' is read in another form by " + reader->second;
+    return "'" + name +
+           (takes_more(matrices.at(name)) ? "' would take more memory" : "' has a part that is not");
+  }
 
  private:
+  static bool takes_more(const Matrices& all) {
+    int64_t count = 0;
+    for (const Window& w : all.windows) count += *element_count(w.sizes).constant();
+    return count > all.elements;
+  }
   // And those of which one is there in a pair.
   std::set<std::string> with_others(std::set<std::string> names) const {
     for (size_t known = 0; known != names.size();) {
@@ -94,17 +104,21 @@ struct Readers {
 
 class GraphPanels {
  public:
-  GraphPanels(CallGraph& calls, const Target& target) : all_(calls), target_(target), calls_(calls.calls) {}
+  explicit GraphPanels(const RuleSite& site)
+      : site_(site), all_(site.graph), target_(site.target), calls_(all_.calls) {
+    for (size_t i = 0; i < all_.init_calls.size(); ++i)
+      for (const Window& w : all_.init_calls[i].outputs) writers_[w.root].push_back(i);
+  }
 
   void collect(Readers& readers) const {
     for (const KernelCall& call : calls_) {
-      const bool able = takes_panels(product_of(call));
+      const bool able = takes_panels(panel_product(call));
       std::vector<std::string> matrices;
       for (size_t i = 0; i < call.inputs.size(); ++i) {
         const Window& w = call.inputs[i];
         const std::string name = name_of(w.root);
         if (!able || !is_matrix(call, i)) {
-          readers.otherwise.insert(name);
+          readers.otherwise.emplace(name, "'" + origin_text(call) + "'");
           continue;
         }
         readers.add_matrix(name, w, elements_of(w.root));
@@ -114,22 +128,29 @@ class GraphPanels {
       if (matrices.size() > 1) readers.pairs.emplace_back(matrices[0], matrices[1]);
     }
     for (const KernelCall& call : all_.init_calls)
-      for (const Window& w : call.inputs) readers.otherwise.insert(name_of(w.root));
-    for (const ValueId root : all_.output_roots) readers.otherwise.insert(name_of(root));
+      for (const Window& w : call.inputs)
+        readers.otherwise.emplace(name_of(w.root), "'" + origin_text(call) + "'");
+    for (const ValueId root : all_.output_roots) readers.otherwise.emplace(name_of(root), "the caller");
   }
 
-  void store(const std::set<std::string>& names) {
+  void store(const std::set<std::string>& names, const Readers& readers) {
     for (KernelCall& call : calls_)
       for (size_t i = 1; is_matrix(call, i); ++i) {
-        if (!names.contains(name_of(call.inputs[i].root))) continue;
+        const std::string name = name_of(call.inputs[i].root);
+        if (!names.contains(name)) {
+          if (readers.wanted.contains(name))
+            site_.report({origin_text(call)}, false, "not in panels: " + readers.why_not(name));
+          continue;
+        }
         call.inputs[i] = stored(call.inputs[i], call.origins);
         if (auto* joined = std::get_if<JoinedInput>(&call.what)) joined->taker->inputs[i] = call.inputs[i];
+        site_.report({origin_text(call)}, true, "reads '" + name + "' in panels");
       }
   }
 
  private:
   static bool is_matrix(const KernelCall& call, size_t input) {
-    const RowCall* row = own_row(product_of(call));
+    const RowCall* row = own_row(panel_product(call));
     const int matrices = row == nullptr ? 0 : facts_of(row->row).panel_matrices;
     return input > 0 && input < call.inputs.size() && input <= static_cast<size_t>(matrices);
   }
@@ -152,11 +173,8 @@ class GraphPanels {
       if (!can_store(call.inputs[i])) return false;
       turned.inputs[i] = panels_of(call.inputs[i], call.inputs[i].root);
     }
-    CudaProblem problem = cuda_problem(turned, target_.arch, all_.ranges);
-    problem.program = &all_.program_of(call);
-    const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row->row), problem);
-    return std::any_of(variants.begin(), variants.end(),
-                       [&](const KernelVariant& v) { return v.way == row->way; });
+    const CudaProblem problem = call_problem(turned, context_of(all_, target_));
+    return has_way(cuda_variants(*find_cuda_kernel(row->row), problem), row->way);
   }
 
   int64_t elements_of(ValueId root) const {
@@ -185,10 +203,10 @@ class GraphPanels {
     std::vector<Part> parts;
     if (!(y.offset == Dim(0)) || !(element_count(y.sizes) == element_count(extra(y.root).type.shape)))
       return std::nullopt;
-    for (size_t i = 0; i < all_.init_calls.size(); ++i) {
-      const KernelCall& call = all_.init_calls[i];
-      if (!meets(call.outputs, y.root)) continue;
-      const std::optional<Part> part = is_copy(call) ? columns_of(i, y) : std::nullopt;
+    const auto writers = writers_.find(y.root);
+    if (writers == writers_.end()) return parts;
+    for (const size_t i : writers->second) {
+      const std::optional<Part> part = is_copy(all_.init_calls[i]) ? columns_of(i, y) : std::nullopt;
       if (!part) return std::nullopt;
       parts.push_back(*part);
     }
@@ -225,9 +243,9 @@ class GraphPanels {
 
   // The window of this matrix in panels, which steps of init fill.
   Window stored(const Window& y, const std::vector<std::string>& origins) {
-    const auto known =
-        std::find_if(panels_.begin(), panels_.end(), [&](const auto& p) { return p.first == y; });
-    if (known != panels_.end()) return known->second;
+    auto& known = panels_[y.root];
+    for (const auto& [matrix, stored] : known)
+      if (matrix == y) return stored;
     Window panels = panels_of(y, y.root);
     if (is_extra(y.root)) {
       const std::vector<Part> parts = *parts_of(y);
@@ -243,7 +261,7 @@ class GraphPanels {
       all_.constant.push_back(true);
       all_.init_calls.push_back(copy_call(by_panels(y), panels, origins));
     }
-    panels_.emplace_back(y, panels);
+    known.emplace_back(y, panels);
     return panels;
   }
 
@@ -251,33 +269,36 @@ class GraphPanels {
     Region region;
     region.full_shape = to.sizes;
     region.body.add_output(region.body.add_input("x", {from.dtype, to.sizes}), "y");
-    const Schedule schedule{static_cast<int>(to.sizes.size()), {0, 1, 2}};
     KernelCall call;
+    const Schedule schedule{static_cast<int>(to.sizes.size()), {0, 1, 2}};
     call.inputs = {from};
     call.outputs = {to};
+    call.what = region_row(schedule, static_cast<int>(all_.programs.size()));
     call.origins = origins;
     call.reason = "weights in panels at load";
-    call.what = region_row(schedule, static_cast<int>(all_.programs.size()));
     all_.programs.push_back(generate_tile_program(region, schedule));
     check_tile_program(all_.programs.back());
     return call;
   }
 
+  const RuleSite site_;
   CallGraph& all_;
   const Target& target_;
   std::vector<KernelCall>& calls_;
-  std::vector<std::pair<Window, Window>> panels_;  // as the products read them before, in panels
+  std::map<ValueId, std::vector<size_t>> writers_;  // by root: steps of init
+  // By root: matrices as the products read them before, and in panels.
+  std::map<ValueId, std::vector<std::pair<Window, Window>>> panels_;
 };
 
 }  // namespace
 
-void panel_weights(CallProgram& program) {
+void panel_weights(const ProgramSite& site) {
   std::vector<GraphPanels> panels;
-  for (CallGraph& graph : program.graphs) panels.emplace_back(graph, program.target);
+  for (CallGraph& graph : site.program.graphs) panels.emplace_back(site.site_of(graph));
   Readers readers;
   for (const GraphPanels& graph : panels) graph.collect(readers);
   const std::set<std::string> names = readers.names();
-  for (GraphPanels& graph : panels) graph.store(names);
+  for (GraphPanels& graph : panels) graph.store(names, readers);
 }
 
 }  // namespace aicf

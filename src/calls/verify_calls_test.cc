@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "calls/call_passes.h"
 #include "calls/call_windows.h"
+#include "calls/rules.h"
 #include "ir/text.h"
 #include "select/select.h"
 
@@ -41,6 +41,7 @@ CallProgram selected() {
   SelectOptions options;
   options.ranges = program.sizes;
   select_graph(calls, program.entries[0], options);
+  run_required_rules(calls.graphs[0], calls.target, options);
   return calls;
 }
 
@@ -67,7 +68,7 @@ TEST(VerifyCalls, ThoseOfSelectionAndOfAllPassesHold) {
   EXPECT_EQ(told(program), "");
   const CallProgram before = program;
   EXPECT_EQ(program, before);
-  run_call_passes(program, {}, {}, [](const CallGraph&) {});
+  run_call_rules(program, {.select = {}});
   EXPECT_EQ(told(program), "");
   EXPECT_FALSE(program == before) << "the passes have something to do";
   EXPECT_NE(to_string(program), to_string(before));

@@ -1,4 +1,4 @@
-// The CUDA text of a kernel that makes its first input itself: a call of calls/join_inputs.h,
+// The CUDA text of a kernel that makes its first input itself: a call of calls/join_inputs.cc,
 // whose members are the call that made it and the one that takes it in.
 #pragma once
 

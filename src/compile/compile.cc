@@ -7,7 +7,7 @@
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "base/option_text.h"
-#include "calls/call_passes.h"
+#include "calls/rules.h"
 #include "codegen/code_cache.h"
 #include "compile/compile_variant.h"
 #include "compile/stage_clock.h"
@@ -117,7 +117,7 @@ PipelineOptions pipeline_options(const CompileOptions& options) {
   pipeline.opt_level = options.opt_level;
   pipeline.precision = options.precision;
   pipeline.skip = options.skip_passes;
-  pipeline.later_passes = call_pass_names();
+  pipeline.later_passes = optional_call_rules();
   pipeline.dump_after = options.dump_after;
   pipeline.dump = [&options](const std::string& pass, const Graph& graph) {
     if (options.on_dump) options.on_dump(pass, print(graph));
@@ -159,9 +159,10 @@ Artifact compile(const Program& program, const CompileOptions& options, CompileR
   std::vector<ChoiceReport> choices;
   std::vector<BegunVariant> begun;
   for (const Target& target : targets_of(options)) {
-    auto variant = begin_variant(program, target, options, records,
-                                 {artifact.constants, choices, begun.empty() ? report : nullptr,
-                                  report != nullptr ? &report->modules : nullptr});
+    auto variant = begin_variant(
+        program, target, options, records,
+        {artifact.constants, choices, begun.empty() ? report : nullptr,
+         report != nullptr ? &report->modules : nullptr, report != nullptr ? &report->calls : nullptr});
     if (!variant) return artifact;
     begun.push_back(std::move(*variant));
   }

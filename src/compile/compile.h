@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "artifact/artifact.h"
+#include "calls/rule_site.h"
 #include "codegen/cuda_build.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
@@ -76,6 +77,9 @@ struct CompileReport {
   std::vector<StageTime> stages;
   std::vector<ModuleRecord> modules;  // of all targets that are GPUs
   std::vector<ChoiceReport> choices;  // of all targets, in the order of the steps
+  // What each rule over calls took, and what it refused although it nearly fitted, with the reason; of all
+  // targets, in the order of the rules.
+  std::vector<CallReport> calls;
 };
 
 // Params and states with contents, which compiling leaves as they are.

@@ -7,7 +7,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/log.h"
-#include "calls/call_passes.h"
+#include "calls/rules.h"
 #include "calls/verify_calls.h"
 #include "codegen/cuda_build.h"
 #include "compile/buckets.h"
@@ -125,24 +125,30 @@ class VariantCompiler {
     return text;
   }
 
-  // For a GPU, products take in the regions over their rows, small kernels share launches.
+  // The rules over calls: call_rules.def is their table.
   void rewrite_calls() {
     clock_.begin("calls", calls_.graphs.size());
-    const auto report = [&](const CallGraph& graph) {
-      report_choices(graph);
-      clock_.part_done();
-    };
-    const SelectOptions options = {{}, &records_, options_.forced, vendor_libraries_allowed(), updated_};
-    if (target_.is_cuda() && options_.opt_level > 0)
-      run_call_passes(calls_, options, options_.skip_passes, report);
-    else
-      std::for_each(calls_.graphs.begin(), calls_.graphs.end(), report);
+    const SelectOptions select = {{}, &records_, options_.forced, vendor_libraries_allowed(), updated_};
+    RuleOptions rules{.select = select,
+                      .optional = options_.opt_level > 0,
+                      .skip = options_.skip_passes,
+                      .on_choices = [&](const CallGraph& graph) { report_choices(graph); }};
+    if (results_.calls != nullptr)
+      rules.on_report = [&](const CallGraph& graph, CallReport report) {
+        report.target = target_.name;
+        report.entry = entry_name(graph);
+        results_.calls->push_back(std::move(report));
+      };
+    run_call_rules(calls_, rules);
+  }
+  static std::string entry_name(const CallGraph& graph) {
+    return graph.graph.name() + (graph.bucket.empty() ? "" : " for " + to_string(graph.bucket));
   }
   void report_choices(const CallGraph& graph) {
-    const std::string entry =
-        graph.graph.name() + (graph.bucket.empty() ? "" : " for " + to_string(graph.bucket));
     for (const KernelCall& call : graph.calls)
-      results_.choices.push_back({target_.name, entry, origin_text(call), call.reason, call.choice});
+      results_.choices.push_back(
+          {target_.name, entry_name(graph), origin_text(call), call.reason, call.choice});
+    clock_.part_done();
   }
 
   // For a GPU, the text of every kernel.

@@ -19,6 +19,7 @@ struct CompileResults {
   std::vector<ChoiceReport>& choices;
   CompileReport* report;               // passes and times; null: not wanted
   std::vector<ModuleRecord>* modules;  // those of the variant are added; null: not wanted
+  std::vector<CallReport>* calls;      // likewise
 };
 
 // What became of a variant's units.

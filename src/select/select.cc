@@ -31,11 +31,9 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
 CallGraph Selector::run() {
   check_ranks();
   for (const Node& node : graph_.nodes()) lower(node);
-  share_attention_sums();
   place_outputs();
   write_updates();
   copy_joined_weights();
-  if (target_.is_cuda()) share_storage();
   find_constants();
   result_.graph = graph_;
   result_.ranges = options_.ranges;

@@ -1,8 +1,7 @@
 // The walk over an entry graph that select_kernels() is, with what it knows on the way. One class over
 // several files: select.cc walks, places values and lowers views and table ops; lower_region.cc,
 // lower_contraction.cc, lower_control.cc and lower_custom.cc lower their kinds of nodes; weights.cc decides
-// what is computed, packed or joined at load; share_storage.cc and attention_sums.cc look at all calls at the
-// end. Private to select/; select.h is the way in.
+// what is computed, packed or joined at load. Private to select/; select.h is the way in.
 #pragma once
 
 #include <map>
@@ -112,14 +111,6 @@ class Selector {
   void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
   Window channels_last(ValueId id, const std::string& origin);
-
-  // --- share_storage.cc
-  // For a GPU: large results take the memory of operands that they replace element by element.
-  void share_storage();
-
-  // --- attention_sums.cc
-  // Attention whose gradients are computed by a kernel that can use them leaves the sums of its rows.
-  void share_attention_sums();
 
   // --- lower_custom.cc
   // The user's code sees dense windows only: others go through copies.

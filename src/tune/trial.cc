@@ -4,8 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "calls/join_attention.h"
-#include "calls/join_rows.h"
+#include "calls/rules.h"
 #include "ir/updates.h"
 #include "select/layout.h"
 #include "select/library_call.h"
@@ -185,10 +184,8 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
   const SelectOptions options = select_options(optimised);
   for (const Graph& entry : optimised.entries) {
     CallGraph calls = select_kernels(entry, target, options);
-    if (target.is_cuda()) {
-      join_attention(calls, target, options);
-      join_rows(calls, target, options);
-    }
+    run_required_rules(calls, target, options);
+    for (const char* rule : {"join_attention", "join_rows"}) run_call_rule(rule, calls, target, options);
     for (const KernelCall& call : calls.calls) {
       const RowCall* row = own_row(call);
       if (!call.choice.key || row == nullptr || is_joined_kernel(row->row)) continue;

@@ -128,6 +128,19 @@ def test_every_listed_candidate_can_be_forced(nvrtc: None, cli: Cli) -> None:
     assert error["code"] == "AICF-U0001" and error["value"] == "matmul=no_such_kernel"
 
 
+def test_explain_says_which_calls_were_joined_and_why(nvrtc: None, cli: Cli) -> None:
+    words = ("explain", "m.onnx", *DIM, "--target", "sm_90")
+    calls = cli.json(*words)["calls"]
+    assert any(call["taken"] for call in calls)
+    text = cli.run(*words).stdout
+    for call in calls:
+        assert call["target"] == "sm_90" and call["entry"] == "main" and call["calls"] and call["reason"]
+        assert f"calls, {call['rule']}: {', '.join(call['calls'])}: {call['reason']}" in text
+    skipped = cli.json(*words, "--skip", "bundle_calls")["calls"]
+    assert not any(call["rule"] == "bundle_calls" for call in skipped)
+    assert cli.json("explain", "m.onnx", *DIM)["calls"] == []
+
+
 def test_inspect_checks_and_shows_passes(cli: Cli) -> None:
     cli.run("compile", "m.onnx", *DIM, "-o", "m.aicf")
     assert cli.json("inspect", "m.aicf", "--check")["checked"]

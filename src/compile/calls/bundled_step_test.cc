@@ -67,7 +67,7 @@ Program training(const Network& network) {
 Artifact compiled(const Network& network, const std::string& target, bool bundles) {
   CompileOptions options;
   options.target = target;
-  if (!bundles) options.skip_passes.insert(kBundleCalls);
+  if (!bundles) options.skip_passes.insert("bundle_calls");
   return compile(training(network), options);
 }
 

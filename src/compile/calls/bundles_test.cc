@@ -27,7 +27,7 @@ class Flow {
     std::vector<KernelCall>& calls = s_.calls.calls;
     for (size_t i = 0; i < calls.size(); ++i) calls[i].origins = {std::to_string(i)};
     before_ = calls;
-    bundle_calls(s_.calls, s_.target, s_.options);
+    run_rule("bundle_calls", s_);
   }
 
   const std::vector<KernelCall>& before() const { return before_; }
@@ -181,6 +181,19 @@ TEST(Bundles, RunIndependentCallsSideBySide) {
   EXPECT_EQ(members[2].stage, 1);
   // Functions that one member each calls stand where they are called.
   EXPECT_EQ(flow.sources().at(0).find("chosen"), std::string::npos);
+}
+
+TEST(Bundles, SayWhy) {
+  expect_told(told("bundle_calls", parse(kDiamond)), "taken",
+              "small calls, one after the other in one launch");
+  const Program wide = parse(R"(program {
+  entry main(%x: f32[512, 2048]) {
+    %0 = reduce_max(%x) {axes = [1], keepdims = true} : f32[512, 1]
+    %1 = reduce_max(%0) {axes = [0], keepdims = true} : f32[1, 1]
+    return "z" = %1
+  }
+})");
+  expect_told(told("bundle_calls", wide), "refused", " us together, ");
 }
 
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.

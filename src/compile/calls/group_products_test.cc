@@ -5,6 +5,7 @@
 
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
+#include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
 
 namespace aicf::testing {
@@ -43,7 +44,7 @@ Program network(int count, Operands operands) {
 CompileOptions options_of(const std::string& target, bool groups) {
   CompileOptions options;
   options.target = target;
-  if (!groups) options.skip_passes.insert(kGroupProducts);
+  if (!groups) options.skip_passes.insert("group_products");
   return options;
 }
 
@@ -72,6 +73,12 @@ TEST(GroupProducts, NoneReadsWhatAnotherGives) {
 TEST(GroupProducts, OperandsThatWouldWaitTakeNoMoreMemory) {
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(groups_of(network(4, Operands::kTemps)), std::vector<size_t>{});
+}
+
+TEST(GroupProducts, SaysWhy) {
+  expect_told(told("group_products", network(4, Operands::kInputs)), "taken", "4 products in one launch");
+  expect_told(told("group_products", network(3, Operands::kOneAfterAnother)), "refused", " cannot pass ");
+  expect_told(told("group_products", network(4, Operands::kTemps)), "refused", "would take more memory");
 }
 
 TEST(GroupProducts, ResultsAreThoseOfTheProductsApart) {

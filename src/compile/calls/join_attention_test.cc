@@ -1,7 +1,5 @@
 // Attention that takes in the product of its queries, keys and values: when it does, and that the results are
 // those of two kernels.
-#include "calls/join_attention.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +51,7 @@ Program network(const Case& c) {
 
 std::vector<KernelCall> calls_of(const Case& c, const char* target, std::vector<ForcedChoice> forced = {}) {
   SelectedCalls s = select_calls(network(c), target, std::move(forced));
-  join_attention(s.calls, s.target, s.options);
+  run_rule("join_attention", s);
   return s.calls.calls;
 }
 
@@ -88,6 +86,15 @@ TEST(JoinAttention, ChoicesDecide) {
   EXPECT_FALSE(joined(calls_of(kDeep, "sm_90", {{"matmul", "matmul_tensor_core"}})));
 }
 
+TEST(JoinAttention, SaysWhy) {
+  expect_told(told("join_attention", network(kDeep)), "taken", "a product and its attention in one kernel");
+  expect_told(told("join_attention", network({.returned = true})), "refused", "is kept after the run");
+  expect_told(told("join_attention", network({})), "refused", " us together, ");
+  expect_told(told("join_attention", network({.positions = 64})), "refused", "has no way to do both");
+  expect_told(told("join_attention", network(kDeep), {{"attention", "attention_wgmma"}}), "refused",
+              "legal, but the caller's choice wants");
+}
+
 TEST(JoinAttention, HasTheResultsOfTwoKernels) {
   if (!TestDevice::get().has_clusters()) GTEST_SKIP() << "the joined kernel needs wgmma";
   for (const Case& c :
@@ -99,7 +106,7 @@ TEST(JoinAttention, HasTheResultsOfTwoKernels) {
     CompileOptions joint, apart;
     joint.target = apart.target = TestDevice::get().target;
     joint.forced = {{"*", "matmul_attention"}};
-    apart.skip_passes.insert(kJoinAttention);
+    apart.skip_passes.insert("join_attention");
     Artifact one = compile(program, joint), two = compile(program, apart);
     EXPECT_EQ(steps_of(one).size() + 1, steps_of(two).size());
     if (!TestDevice::get().runs) continue;

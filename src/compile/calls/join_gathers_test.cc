@@ -1,16 +1,15 @@
 // Regions that read the rows of a table themselves: when they do, what stays apart, and that the results and
 // errors are those of two kernels.
-#include "calls/join_gathers.h"
-
 #include <gtest/gtest.h>
 
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/row_join.h"
+#include "compile/testing/selected_calls.h"
 
 namespace aicf::testing {
 namespace {
 
-constexpr RowJoin kJoin = {kJoinGathers, "tile_gathered"};
+constexpr RowJoin kJoin = {"join_gathers", "tile_gathered"};
 
 struct Case {
   DType dtype, index;
@@ -44,6 +43,15 @@ TEST(JoinGathers, OnlyWhereOneRegionOverRowsReadsThem) {
     read.readers = readers;
     return network(read);
   });
+}
+
+TEST(JoinGathers, SaysWhy) {
+  Case words{DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
+  expect_told(told("join_gathers", network(words)), "taken", "reads the rows of a table itself");
+  words.readers = RowReaders::kTwoRegions;
+  expect_told(told("join_gathers", network(words)), "refused", " is read by ");
+  words.readers = RowReaders::kCaller;
+  expect_told(told("join_gathers", network(words)), "refused", " is kept after the run");
 }
 
 const Case kCases[] = {

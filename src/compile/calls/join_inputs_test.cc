@@ -2,9 +2,9 @@
 // results are those of two kernels.
 #include <gtest/gtest.h>
 
-#include "calls/join_inputs.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
+#include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
@@ -52,7 +52,7 @@ Program network(const Case& c, Readers readers = Readers::kProduct) {
 }
 
 Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
-  return compiled_with(kJoinInputs, joins, program, target);
+  return compiled_with("join_inputs", joins, program, target);
 }
 
 size_t joined(const Program& program, const char* target = "sm_90") {
@@ -74,6 +74,14 @@ TEST(JoinInputs, OnlyWhereOneProductOfFewRowsReadsThem) {
   other = norm;
   other.dtype = DType::f32;
   EXPECT_EQ(joined(network(other)), 0u);
+}
+
+TEST(JoinInputs, SaysWhy) {
+  Case norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
+  expect_told(told("join_inputs", network(norm)), "taken", "makes its first input itself");
+  expect_told(told("join_inputs", network(norm, Readers::kCaller)), "refused", "is kept after the run");
+  norm.depth = 2040;
+  expect_told(told("join_inputs", network(norm)), "refused", "can compute its rows");
 }
 
 const Case kCases[] = {

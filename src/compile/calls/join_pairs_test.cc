@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "calls/join_pairs.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/selected_calls.h"
@@ -97,7 +96,7 @@ const std::vector<ForcedChoice> kAlways = {{"*", "matmul_pair"}};
 std::vector<KernelCall> calls_of(const Program& program, const char* target = "sm_90",
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
-  join_pairs(s.calls, s.target, s.options);
+  run_rule("join_pairs", s);
   return s.calls.calls;
 }
 
@@ -189,6 +188,12 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
   EXPECT_EQ(to_string(row_call(calls[0])->way), "wgmma 256x128 stages 4 warpgroups 2");
 }
 
+TEST(JoinPairs, SaysWhy) {
+  expect_told(told("join_pairs", network({})), "taken", "two products that meet in one kernel");
+  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed"};
+  expect_told(told("join_pairs", network({}), {apart}), "refused", "wants one of the products apart");
+}
+
 std::vector<Net> nets() {
   std::vector<Net> list = {
       {.rows = 300, .columns = 512, .depth = 200, .merged = true, .bias = true, .keeps_both = true},
@@ -246,7 +251,7 @@ void compare(const Net& net, const Candidate& way) {
   joint.target = apart.target = TestDevice::get().target;
   joint.forced = {{"*", to_string(way)}};
   apart.forced = {{"matmul", apart_as(way.way, program)}};
-  apart.skip_passes.insert(kJoinPairs);
+  apart.skip_passes.insert("join_pairs");
   Artifact one = compile(program, joint), two = compile(program, apart);
   EXPECT_EQ(count_steps(one, "matmul_pair"), 1u);
   EXPECT_EQ(count_steps(two, "matmul_pair"), 0u);

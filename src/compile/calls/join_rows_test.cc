@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "calls/join_rows.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
@@ -54,7 +53,7 @@ Program large(Sum sum) { return network(DType::f16, {}, 8192, 384, 384, Rows::kL
 std::vector<KernelCall> calls_of(const Program& program, const char* target,
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
-  join_rows(s.calls, s.target, s.options);
+  run_rule("join_rows", s);
   return s.calls.calls;
 }
 
@@ -98,6 +97,22 @@ TEST(JoinRows, ChoicesDecide) {
   ASSERT_EQ(joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kForced);
   EXPECT_EQ(row_call(calls[0])->way, calls[0].choice.candidates[calls[0].choice.chosen].way);
+}
+
+TEST(JoinRows, SaysWhy) {
+  expect_told(told("join_rows", large(Sum::kDropped)), "taken", "a product and its rows in one kernel");
+  const Program few = network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped);
+  expect_told(told("join_rows", few), "refused", " us together, ");
+  const Program wide = network(DType::f16, {}, 4096, 4096, 768, Rows::kLayerNorm, Sum::kDropped);
+  expect_told(told("join_rows", wide), "refused", "matmul_rows has no way to do both");
+  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2"};
+  expect_told(told("join_rows", large(Sum::kDropped), {apart}), "refused",
+              "legal, but the caller's choice wants");
+  const KernelCall product = select_calls(large(Sum::kDropped), "sm_90").calls.calls[0];
+  Records records;
+  records.add_layer("test", {{product.choice.key.value(), apart.candidate, 1, 2, ""}});
+  expect_told(told("join_rows", large(Sum::kDropped), {}, {}, &records), "refused",
+              "legal, but the record of");
 }
 
 // A record of the product's problem decides: one of the joined kernel joins where estimates would not, one of
@@ -164,7 +179,7 @@ TEST(JoinRows, HasTheResultsOfTwoKernels) {
     CompileOptions joint, apart;
     joint.target = apart.target = TestDevice::get().target;
     joint.forced = {{"*", "matmul_rows"}};
-    apart.skip_passes.insert(kJoinRows);
+    apart.skip_passes.insert("join_rows");
     apart.forced = {{"matmul", unsplit(program)}};
     Artifact one = compile(program, joint), two = compile(program, apart);
     EXPECT_EQ(steps_of(one).size() + 1, steps_of(two).size());

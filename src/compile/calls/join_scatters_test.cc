@@ -1,16 +1,15 @@
 // Pointwise regions that add up scattered rows themselves: when they do, what stays apart, and that the
 // results and errors are those of two kernels.
-#include "calls/join_scatters.h"
-
 #include <gtest/gtest.h>
 
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/row_join.h"
+#include "compile/testing/selected_calls.h"
 
 namespace aicf::testing {
 namespace {
 
-constexpr RowJoin kJoin = {kJoinScatters, "tile_scattered"};
+constexpr RowJoin kJoin = {"join_scatters", "tile_scattered"};
 
 struct Case {
   DType dtype, index;
@@ -70,6 +69,13 @@ TEST(JoinScatters, OnlyWhereOnePointwiseRegionReadsSumsFromZero) {
     other.table = table;
     EXPECT_EQ(kJoin.count(network(other)), 0u) << to_string(table);
   }
+}
+
+TEST(JoinScatters, SaysWhy) {
+  Case words{DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
+  expect_told(told("join_scatters", network(words)), "taken", "adds up scattered rows itself");
+  words.readers = RowReaders::kTwoRegions;
+  expect_told(told("join_scatters", network(words)), "refused", " is read by ");
 }
 
 const Case kCases[] = {

@@ -1,7 +1,5 @@
 // Products that take along the sums of their columns: when they do, and that the results are those of two
 // kernels.
-#include "calls/join_sums.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +42,7 @@ struct Calls {
 
 Calls calls_of(const Program& program, const char* target, std::vector<ForcedChoice> forced = {}) {
   SelectedCalls s = select_calls(program, target, std::move(forced));
-  join_sums(s.calls, s.target, s.options);
+  run_rule("join_sums", s);
   return {s.calls.calls, s.calls.programs};
 }
 
@@ -89,6 +87,17 @@ TEST(JoinSums, AProductThatCannotStaysApart) {
     EXPECT_EQ(joins(calls_of(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
         << to_string(candidate);
   }
+}
+
+TEST(JoinSums, SaysWhy) {
+  const Program program = network(DType::bf16, {4096, 768, 512});
+  expect_told(told("join_sums", program), "taken", "with the sums of its columns");
+  const Calls calls = calls_of(program, "sm_90");
+  for (const Candidate& candidate : product_of(calls)->choice.candidates)
+    if (const auto* way = std::get_if<MatmulWay>(&candidate.way); way != nullptr && split_parts(*way) > 1)
+      return expect_told(told("join_sums", program, {{"matmul", to_string(candidate)}}), "refused",
+                         "adds up no columns");
+  FAIL() << "no way splits K";
 }
 
 // One launch adds up the parts of one sum: of two results with a sum each, one is read again.
@@ -137,7 +146,7 @@ void compare(const Program& program, const Candidate& candidate, DType dtype) {
   CompileOptions joint, apart;
   joint.target = apart.target = test.target;
   joint.forced = apart.forced = {{"matmul", to_string(candidate)}};
-  apart.skip_passes.insert(kJoinSums);
+  apart.skip_passes.insert("join_sums");
   Artifact one = compile(program, joint), two = compile(program, apart);
   EXPECT_LT(steps_of(one).size(), steps_of(two).size());
   if (!test.runs) return;
@@ -179,7 +188,7 @@ Program weight_gradients(DType dtype, const Sizes& s, int layers) {
 Artifact artifact_of(const Program& program, const std::string& target, bool joined) {
   CompileOptions options;
   options.target = target;
-  if (!joined) options.skip_passes.insert(kJoinSums);
+  if (!joined) options.skip_passes.insert("join_sums");
   return compile(program, options);
 }
 

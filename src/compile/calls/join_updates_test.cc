@@ -1,7 +1,5 @@
 // Products whose epilogue is the update that alone reads them: when calls are joined, what stays apart, and
 // that the bits of every variable stay.
-#include "calls/join_updates.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,7 +115,7 @@ Program program_of(const Network& n) {
 CompileOptions options_of(const std::string& target, bool joins) {
   CompileOptions options;
   options.target = target;
-  if (!joins) options.skip_passes.insert(kJoinUpdates);
+  if (!joins) options.skip_passes.insert("join_updates");
   return options;
 }
 
@@ -160,6 +158,22 @@ TEST(JoinUpdates, GradientsThatOthersReadStayApart) {
     EXPECT_EQ(joined({.extra = extra}), Sizes{}) << static_cast<int>(extra);
 }
 
+TEST(JoinUpdates, SaysWhy) {
+  const auto said = [](const Network& n) {
+    return told("join_updates", program_of(n), {}, {"group_products"});
+  };
+  expect_told(said({}), "taken", "2 products and their updates in one launch");
+  expect_told(said({.extra = Extra::kOutput}), "refused", "is kept after the run");
+  expect_told(said({.extra = Extra::kSecondReader}), "refused", " is read by ");
+  expect_told(said({.rows = 2048}), "refused", "the updates do not hide");
+  expect_told(said({.last_epsilon = 1e-3}), "refused", "the updates of its members differ");
+  expect_told(said({.extra = Extra::kInTurn}), "refused", "which another needs");
+  expect_told(said({.rows = 8192, .columns = 8192, .extra = Extra::kCrossed}), "refused",
+              "a member would read what another one updates");
+  expect_told(said({.count = 1, .columns = 3072, .width = 4096, .extra = Extra::kWaits}), "refused",
+              "would take more memory");
+}
+
 // In what their elements meet, that is; the decay is part of a number that every update reads.
 TEST(JoinUpdates, UpdatesThatDifferStayApart) {
   AICF_NEEDS_NVRTC();
@@ -177,7 +191,7 @@ TEST(JoinUpdates, ProductsOfAGroupReadNoParamThatItWrites) {
 // Products whose updates cannot follow at once stay as they were, without a program that no call has.
 TEST(JoinUpdates, UpdatesThatNeedOneAnotherLeaveAllAsItWas) {
   SelectedCalls s = select_calls(program_of({.extra = Extra::kInTurn}), "sm_90");
-  group_products(s.calls, s.target, s.options);
+  run_rule("group_products", s);
   const auto kernels = [&] {
     std::vector<std::string> names;
     for (const KernelCall& call : s.calls.calls) names.push_back(named(call).kernel);
@@ -186,7 +200,7 @@ TEST(JoinUpdates, UpdatesThatNeedOneAnotherLeaveAllAsItWas) {
   const std::vector<std::string> before = kernels();
   EXPECT_EQ(std::count(before.begin(), before.end(), kProductGroup), 1);
   const size_t programs = s.calls.programs.size();
-  join_updates(s.calls, s.target, s.options);
+  run_rule("join_updates", s);
   EXPECT_EQ(kernels(), before);
   EXPECT_EQ(s.calls.programs.size(), programs);
 }

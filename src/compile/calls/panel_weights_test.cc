@@ -1,11 +1,10 @@
 // Weights in panels: which are stored so, where they go, and that the bits are those of weights as the file
 // holds them.
-#include "calls/panel_weights.h"
-
 #include <gtest/gtest.h>
 
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
+#include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
@@ -116,6 +115,12 @@ TEST(PanelWeights, AreThoseOfProductsOfFewRows) {
     }
 }
 
+TEST(PanelWeights, SayWhy) {
+  expect_told(told("panel_weights", network({})), "taken", "reads 'w' in panels");
+  expect_told(told("panel_weights", network({.table = true})), "refused", "'w' is read in another form by ");
+  expect_told(told("panel_weights", network({.both_ways = true})), "refused", "'w' would take more memory");
+}
+
 TEST(PanelWeights, NeedTheCopyEngineAndWholePanels) {
   AICF_NEEDS_NVRTC();
   EXPECT_FALSE(reads_panels(steps_of(compiled({}, "sm_80"))[0]));
@@ -201,8 +206,8 @@ TEST(PanelWeights, GiveTheBitsOfWeightsAsTheyAre) {
   device.for_each(all.size(), [&](size_t i) {
     const Program program = network(all[i]);
     SCOPED_TRACE(print(program));
-    Artifact panels = compiled_with(kPanelWeights, true, program, device.target.c_str());
-    Artifact stored = compiled_with(kPanelWeights, false, program, device.target.c_str());
+    Artifact panels = compiled_with("panel_weights", true, program, device.target.c_str());
+    Artifact stored = compiled_with("panel_weights", false, program, device.target.c_str());
     EXPECT_TRUE(reads_panels(steps_of(panels)[0])) << steps_of(panels)[0].kernel;
     EXPECT_FALSE(reads_panels(steps_of(stored)[0]));
     if (!device.runs) return;

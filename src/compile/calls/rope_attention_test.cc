@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "calls/join_inputs.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/two_ways.h"
@@ -53,7 +52,7 @@ Program step(const Case& c, bool returns_queries = false, int layers = 1) {
   return program;
 }
 
-Artifact compiled(const Program& program, bool joins) { return compiled_with(kJoinInputs, joins, program); }
+Artifact compiled(const Program& program, bool joins) { return compiled_with("join_inputs", joins, program); }
 
 bool joined(const Program& program) { return count_steps(compiled(program, true), kRopeAttention) > 0; }
 

@@ -1,9 +1,10 @@
+// Large results take the memory of operands that they replace element by element, on a GPU: all that calls
+// did with the operand's root they then do with the result's.
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <utility>
 
-#include "select/selector.h"
+#include "calls/rule_site.h"
 
 namespace aicf {
 namespace {
@@ -13,9 +14,7 @@ constexpr int64_t kLeastBytes = int64_t{1} << 28;
 
 class Sharer {
  public:
-  // `types`: of a root that is nobody else's memory, else null.
-  Sharer(CallGraph& calls, const SymbolRanges& ranges, std::function<const TensorType*(ValueId)> types)
-      : calls_(calls), ranges_(ranges), types_(std::move(types)) {
+  explicit Sharer(CallGraph& calls) : calls_(calls) {
     for (size_t i = 0; i < calls_.calls.size(); ++i)
       for (const auto* list : {&calls_.calls[i].inputs, &calls_.calls[i].outputs})
         for (const Window& w : *list) {
@@ -34,7 +33,7 @@ class Sharer {
   void share(size_t index, size_t output) {
     const KernelCall& call = calls_.calls[index];
     const Window& result = call.outputs[output];
-    if (types_(result.root) == nullptr || uses_.at(result.root).first != index ||
+    if (type_of(result.root) == nullptr || uses_.at(result.root).first != index ||
         bytes_of(result.root) < kLeastBytes)
       return;
     for (int32_t number : call.elementwise)
@@ -48,7 +47,7 @@ class Sharer {
     const Window& result = call.outputs[output];
     Window from = call.inputs[input];
     const ValueId root = std::exchange(from.root, result.root);
-    if (types_(root) == nullptr || is_output(root) || !(from == result) || uses_.at(root).second != index ||
+    if (type_of(root) == nullptr || is_output(root) || !(from == result) || uses_.at(root).second != index ||
         !(bytes(root) == bytes(result.root)))
       return false;
     const auto other = [&](const std::vector<Window>& list, size_t own) {
@@ -71,34 +70,31 @@ class Sharer {
     uses_.erase(from);
   }
 
+  // Of a root that is nobody else's memory, else null.
+  const TensorType* type_of(ValueId root) const {
+    if (root >= calls_.graph.value_count()) {
+      const ExtraValue& extra = calls_.extra[static_cast<size_t>(root - calls_.graph.value_count())];
+      return extra.kind == ExtraValue::Kind::kTemp ? &extra.type : nullptr;
+    }
+    const Value& value = calls_.graph.value(root);
+    return value.role == Role::kTemp ? &value.type : nullptr;
+  }
   bool is_output(ValueId root) const {
     const auto& roots = calls_.output_roots;
     return std::find(roots.begin(), roots.end(), root) != roots.end();
   }
   Dim bytes(ValueId root) const {
-    const TensorType& type = *types_(root);
+    const TensorType& type = *type_of(root);
     return element_count(type.shape) * Dim(dtype_bytes(type.dtype));
   }
-  int64_t bytes_of(ValueId root) const { return bounds(bytes(root), ranges_).hi; }
+  int64_t bytes_of(ValueId root) const { return bounds(bytes(root), calls_.ranges).hi; }
 
   CallGraph& calls_;
-  const SymbolRanges& ranges_;
-  std::function<const TensorType*(ValueId)> types_;
   std::map<ValueId, std::pair<size_t, size_t>> uses_;  // by root: the first and the last call
 };
 
 }  // namespace
 
-void Selector::share_storage() {
-  const auto types = [&](ValueId root) -> const TensorType* {
-    if (root >= graph_.value_count()) {
-      const ExtraValue& extra = result_.extra[static_cast<size_t>(root - graph_.value_count())];
-      return extra.kind == ExtraValue::Kind::kTemp ? &extra.type : nullptr;
-    }
-    const Value& value = graph_.value(root);
-    return value.role == Role::kTemp && !made_at_load_.contains(root) ? &value.type : nullptr;
-  };
-  Sharer(result_, options_.ranges, types).run();
-}
+void share_storage(const RuleSite& site) { Sharer(site.graph).run(); }
 
 }  // namespace aicf

@@ -1,6 +1,7 @@
 // Which results of calls for a GPU lie where their operands lay.
 #include <gtest/gtest.h>
 
+#include "calls/rules.h"
 #include "ir/text.h"
 #include "select/select.h"
 
@@ -13,7 +14,10 @@ CallGraph selected(const std::string& nodes, const std::string& size, const char
   std::string text = "program {\n  entry main(%x: T, %w: T) {\n" + nodes + "  }\n}\n";
   for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at + type.size()))
     text.replace(at, 1, type);
-  return select_kernels(parse(text).entries[0], Target::from_name(target), {});
+  const Target gpu_or_cpu = Target::from_name(target);
+  CallGraph calls = select_kernels(parse(text).entries[0], gpu_or_cpu, {});
+  run_required_rules(calls, gpu_or_cpu, {});
+  return calls;
 }
 
 ValueId root_of(const Window& w) { return w.root; }

@@ -1,0 +1,45 @@
+// What forms of calls rules look for.
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "calls/call_windows.h"
+#include "calls/joined_program.h"
+#include "calls/row_names.h"
+#include "kernels/cuda_kernel.h"
+#include "select/call_program.h"
+
+namespace aicf {
+
+// A region by itself whose elements depend on nothing else.
+inline bool is_pointwise_region(const KernelCall& call, const CallGraph& graph) {
+  return is_region(call) && has_elements_alone(graph.program_of(call));
+}
+// That reads this window, and nothing else of the same value.
+inline bool is_region_that_reads(const KernelCall& call, const Window& result) {
+  const auto is_of_value = [&](const Window& w) { return w.root == result.root; };
+  return is_region(call) && std::count_if(call.inputs.begin(), call.inputs.end(), is_of_value) == 1 &&
+         std::find(call.inputs.begin(), call.inputs.end(), result) != call.inputs.end();
+}
+
+// A product on tensor cores, with the program of its epilogue.
+inline bool is_product(const KernelCall& call) {
+  return is_row(call, kTensorCoreProduct) && has_program(call, ProgramRole::kEpilogue);
+}
+// One that tensor cores could run, too, with an epilogue of one stage.
+inline bool is_joinable_product(const KernelCall& call, const CallGraph& graph) {
+  const auto& ways = call.choice.candidates;
+  const bool has_tensor_cores = std::any_of(
+      ways.begin(), ways.end(), [](const Candidate& way) { return way.kernel == kTensorCoreProduct; });
+  return has_tensor_cores && row_call(call) != nullptr && has_program(call, ProgramRole::kEpilogue) &&
+         graph.program_of(call).stages.size() == 1;
+}
+// Whose kernel neither a record nor the caller has chosen.
+inline bool is_open(const KernelCall& call) { return call.choice.source == ChoiceSource::kRank; }
+
+inline bool has_way(const std::vector<KernelVariant>& ways, const Way& own) {
+  return std::any_of(ways.begin(), ways.end(), [&](const KernelVariant& way) { return way.way == own; });
+}
+
+}  // namespace aicf

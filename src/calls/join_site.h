@@ -1,0 +1,87 @@
+// Where joins are proposed and taken. A join looks at one call of a graph at a time, with Legality and the
+// cost model at hand, and offers a Proposal: which calls go, which one does what they did, where it stands.
+// The site does what all joins have in common: may the calls come together (legality), in which ways can the
+// kernel run, is the best of them cheaper than the calls apart, or do a record or the caller decide (price),
+// then it changes the calls (take). What is refused leaves calls and programs as they were, and its reason.
+//
+// Calls are looked at in their order, and what is taken is not given up again: the order of the list decides
+// which of two joins that want one call gets it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calls/call_code.h"
+#include "calls/decision.h"
+#include "calls/legality.h"
+#include "calls/live_bytes.h"
+#include "calls/rule_site.h"
+
+namespace aicf {
+
+// What decides between together and apart.
+struct JoinPrice {
+  const char* what;                                // "a product and its rows"
+  double apart;                                    // microseconds
+  std::vector<const char*> families = {"matmul"};  // of ops by which the caller may mean the call
+};
+
+struct Proposal {
+  std::vector<size_t> remove;  // the calls whose work one call does, by place
+  KernelCall insert;           // that call; its program is the next one if it brings one
+  size_t at = 0;               // of those removed, the one in whose place it stands,
+  bool behind = false;         // or the call behind which it stands
+  std::optional<TileProgram> program = {};
+  std::vector<size_t> rise = {};  // calls that first move before the first of those removed, in their order
+
+  std::vector<size_t> open = {};        // calls whose kernel neither a record nor the caller may have chosen
+  std::optional<JoinPrice> price = {};  // none: one launch less for the same work, or the join has seen
+  double microseconds = 0;              // of the call, if the join has seen
+  std::optional<double> most_memory = {};  // times the peak of live bytes before
+};
+
+class JoinSite {
+ public:
+  explicit JoinSite(const RuleSite& rule)
+      : rule_(rule), calls_(rule.graph.calls), programs_(rule.graph.programs), legality_(rule.graph) {}
+
+  const RuleSite& rule() const { return rule_; }
+  const CallGraph& graph() const { return rule_.graph; }
+  const KernelCall& call(size_t at) const { return calls_[at]; }
+  const TileProgram& program_of(const KernelCall& call) const { return rule_.graph.program_of(call); }
+  const Legality& legality() const { return legality_; }
+  CodeContext context() const { return context_of(rule_.graph, rule_.target); }
+  int next_program() const { return static_cast<int>(programs_.size()); }
+  // Of a call that stays as it is: as it was chosen, or by the cost model.
+  double microseconds(const KernelCall& call) const;
+
+  // Whether it is taken. Places and references to calls do not outlive that.
+  bool offer(Proposal proposal);
+  // For what a join finds that all but fits.
+  void refuse(const std::vector<size_t>& calls, const std::string& why, double microseconds = 0) const;
+  // No if the caller or the graph keeps a value or another call than these reads it.
+  Decision needed_by_none_but(ValueId root, const std::vector<size_t>& calls) const;
+
+  // Every call once, those that a join moves before others' places included.
+  void scan(void (*propose)(JoinSite&, size_t at));
+  void finish() { legality_.finish(); }
+
+ private:
+  Decision legal(const Proposal& p) const;
+  Decision take_best_way(Proposal& p) const;
+  void make_room(Proposal& p);
+  bool take(Proposal& p);
+  std::vector<std::string> origins_of(const std::vector<size_t>& places) const;
+  std::vector<ValueId> roots_at(const std::vector<std::pair<size_t, KernelCall>>& before) const;
+
+  const RuleSite rule_;
+  std::vector<KernelCall>& calls_;
+  std::vector<TileProgram>& programs_;
+  Legality legality_;              // changes the calls
+  std::optional<LiveBytes> live_;  // once it is asked
+  size_t next_ = 0;                // to be looked at
+};
+
+}  // namespace aicf

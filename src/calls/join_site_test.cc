@@ -1,0 +1,174 @@
+// What the site of a join takes is legal, stands where the proposal says and takes no more memory than it
+// may; what it refuses leaves the calls as they were.
+#include "calls/join_site.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "calls/testing/random_calls.h"
+#include "calls/testing/symbolic_run.h"
+
+namespace aicf::testing {
+namespace {
+
+constexpr int64_t kSize = 5;  // of symbols
+constexpr uint64_t kLists = 2000;
+constexpr int kProposals = 8;  // of each list
+
+// A graph's calls with a number each as their origin.
+struct Numbered {
+  explicit Numbered(uint64_t seed) : program(random_calls(seed)) {
+    std::vector<KernelCall>& calls = graph().calls;
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].origins = {std::to_string(i)};
+  }
+  CallGraph& graph() { return program.graphs.back(); }
+  JoinSite site() { return JoinSite({"test", graph(), target, options, on_report, on_choices}); }
+
+  CallProgram program;
+  Target target = Target::from_name("sm_90");
+  SelectOptions options;
+  OnCallReport on_report = [this](const CallGraph&, const CallReport& report) { reports.push_back(report); };
+  std::function<void(const CallGraph&)> on_choices;
+  std::vector<CallReport> reports;
+};
+
+void add_windows(const KernelCall& call, KernelCall& both) {
+  both.inputs.insert(both.inputs.end(), call.inputs.begin(), call.inputs.end());
+  both.outputs.insert(both.outputs.end(), call.outputs.begin(), call.outputs.end());
+}
+
+// Two calls in the place of one of them, or behind a call between them.
+Proposal random_proposal(const CallGraph& graph, std::mt19937_64& random) {
+  const size_t count = graph.calls.size();
+  size_t a = random() % count, b = random() % count;
+  if (a == b) b = (b + 1) % count;
+  Proposal p{.remove = {std::min(a, b), std::max(a, b)}, .insert = {}};
+  const size_t between = p.remove[1] - p.remove[0];
+  p.behind = between > 1 && random() % 3 == 0;
+  p.at = p.behind ? p.remove[0] + 1 + random() % (between - 1) : p.remove[random() % 2];
+  p.insert.what = RowCall{.row = "both"};
+  p.insert.origins = {"both"};
+  for (const size_t at : p.remove) add_windows(graph.calls[at], p.insert);
+  return p;
+}
+
+// The calls' numbers, those of both together.
+std::vector<size_t> order_with(const Proposal& p, size_t count) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < count; ++i) {
+    const bool removed = i == p.remove[0] || i == p.remove[1];
+    if (!removed) order.push_back(i);
+    if (i == p.at) order.insert(order.end(), p.remove.begin(), p.remove.end());
+  }
+  return order;
+}
+
+std::vector<std::string> origins_of(const CallGraph& graph) {
+  std::vector<std::string> origins;
+  for (const KernelCall& call : graph.calls) origins.push_back(origin_text(call));
+  return origins;
+}
+
+TEST(JoinSite, WhatIsTakenIsLegalAndWhatIsRefusedLeavesAllAsItWas) {
+  size_t taken = 0, refused = 0;
+  for (uint64_t seed = 1; seed <= kLists; ++seed) {
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < kProposals; ++i) {
+      Numbered calls(seed);
+      const size_t count = calls.graph().calls.size();
+      if (count < 2) break;
+      const CallProgram before = calls.program;
+      const Proposal p = random_proposal(before.graphs.back(), random);
+      JoinSite site = calls.site();
+      const bool is_taken = site.offer(p);
+      site.finish();
+      ASSERT_EQ(calls.reports.size(), 1u);
+      EXPECT_EQ(calls.reports[0].taken, is_taken);
+      ++(is_taken ? taken : refused);
+      if (!is_taken) {
+        ASSERT_EQ(calls.program, before) << seed;
+        EXPECT_NE(calls.reports[0].reason.find("cannot pass"), std::string::npos);
+        continue;
+      }
+      const std::vector<size_t> order = order_with(p, count);
+      const SymbolicRun run(before, before.graphs.size() - 1, Grain::kElements, kSize);
+      std::vector<size_t> as_it_was(count);
+      for (size_t at = 0; at < count; ++at) as_it_was[at] = at;
+      ASSERT_EQ(run.run(order), run.run(as_it_was)) << seed;
+      std::vector<std::string> want;
+      for (const size_t at : order)
+        if (at == p.remove[0])
+          want.emplace_back("both");
+        else if (at != p.remove[1])
+          want.push_back(std::to_string(at));
+      ASSERT_EQ(origins_of(calls.graph()), want) << seed;
+    }
+  }
+  EXPECT_GT(taken, 1000u);
+  EXPECT_GT(refused, 1000u);
+}
+
+// The peak, place by place.
+int64_t peak_of(const CallGraph& graph) {
+  const auto is_live = [&](ValueId root, size_t at) {
+    const auto touches = [&](const KernelCall& call) {
+      const auto is = [&](const Window& w) { return w.root == root; };
+      return std::any_of(call.inputs.begin(), call.inputs.end(), is) ||
+             std::any_of(call.outputs.begin(), call.outputs.end(), is);
+    };
+    const auto end = graph.calls.begin() + static_cast<std::ptrdiff_t>(at) + 1;
+    const auto& outputs = graph.output_roots;
+    const bool leaves = std::find(outputs.begin(), outputs.end(), root) != outputs.end();
+    return std::any_of(graph.calls.begin(), end, touches) &&
+           (leaves || std::any_of(end - 1, graph.calls.end(), touches));
+  };
+  int64_t peak = 0;
+  for (size_t at = 0; at < graph.calls.size(); ++at) {
+    int64_t live = 0;
+    for (ValueId root = 0; root < static_cast<ValueId>(graph.constant.size()); ++root) {
+      const bool extra = root >= graph.graph.value_count();
+      const size_t number = static_cast<size_t>(root - graph.graph.value_count());
+      const bool temp = extra ? graph.extra[number].kind == ExtraValue::Kind::kTemp
+                              : graph.graph.value(root).role == Role::kTemp;
+      const TensorType& type = extra ? graph.extra[number].type : graph.graph.type(root);
+      if (temp && is_live(root, at))
+        live += bounds(element_count(type.shape), graph.ranges).hi * dtype_bytes(type.dtype);
+    }
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+TEST(JoinSite, ProposalsThatMayTakeNoMoreMemoryTakeNone) {
+  size_t refused = 0;
+  for (uint64_t seed = 1; seed <= kLists / 4; ++seed) {
+    std::mt19937_64 random(seed);
+    Numbered calls(seed);
+    if (calls.graph().calls.size() < 3) continue;
+    JoinSite site = calls.site();
+    for (int i = 0; i < kProposals; ++i) {
+      const CallGraph before = calls.graph();
+      Proposal p = random_proposal(before, random);
+      if (std::any_of(p.remove.begin(), p.remove.end(),
+                      [&](size_t at) { return is_removed(site.call(at)); }) ||
+          is_removed(site.call(p.at)) || p.behind)
+        continue;
+      p.most_memory = 1;
+      const int64_t peak = peak_of(before);
+      if (site.offer(p)) {
+        ASSERT_LE(peak_of(calls.graph()), peak) << seed;
+      } else if (calls.reports.back().reason.find("more memory") != std::string::npos) {
+        ++refused;
+        p.most_memory.reset();
+        ASSERT_TRUE(site.offer(p)) << seed;
+        ASSERT_GT(peak_of(calls.graph()), peak) << seed;
+      }
+    }
+  }
+  EXPECT_GT(refused, 20u);
+}
+
+}  // namespace
+}  // namespace aicf::testing

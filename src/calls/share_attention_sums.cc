@@ -1,0 +1,52 @@
+// Attention whose gradients are computed by a kernel that can use them leaves the sums of its rows, on a GPU.
+#include <algorithm>
+
+#include "calls/legality.h"
+#include "calls/rule_site.h"
+#include "kernels/kernel.h"
+#include "select/layout.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kOut = 3;  // among the inputs of attention_backward: q, k, v, out, dout
+
+// Whether a call made a gradient's `out` from the same operands in the same way. A library would not leave
+// the sums.
+bool is_forward(const KernelCall& call, const KernelCall& backward) {
+  const RowCall *row = row_call(call), &own = *row_call(backward);
+  return row != nullptr && facts_of(row->row).row_sums == RowSums::kLeft && call.inputs.size() == kOut &&
+         call.outputs[0] == backward.inputs[kOut] &&
+         std::equal(call.inputs.begin(), call.inputs.end(), backward.inputs.begin()) &&
+         row->params == own.params && row->fparams == own.fparams;
+}
+
+Window add_sums(CallGraph& graph, const Shape& q) {
+  const auto root = static_cast<ValueId>(graph.graph.value_count() + static_cast<int>(graph.extra.size()));
+  const TensorType type{DType::f32, {q[0], q[1], q[2]}};
+  graph.extra.push_back({ExtraValue::Kind::kTemp, type, "attention sums"});
+  graph.constant.push_back(false);
+  return row_major_window(root, type);
+}
+
+}  // namespace
+
+void share_attention_sums(const RuleSite& site) {
+  const Legality legality(site.graph);
+  for (KernelCall& backward : site.graph.calls) {
+    const RowCall* row = row_call(backward);
+    if (row == nullptr || facts_of(row->row).row_sums != RowSums::kTaken ||
+        backward.inputs.size() != kOut + 2)
+      continue;
+    for (const size_t at : legality.writers(backward.inputs[kOut].root)) {
+      KernelCall& forward = site.graph.calls[at];
+      if (!is_forward(forward, backward)) continue;
+      if (forward.outputs.size() == 1)
+        forward.outputs.push_back(add_sums(site.graph, backward.inputs[0].sizes));
+      backward.inputs.push_back(forward.outputs[1]);
+      break;
+    }
+  }
+}
+
+}  // namespace aicf
