@@ -61,6 +61,15 @@ def shown(record: Record) -> str:
     return text + "".join(f"\n        {line}" for line in kernel_lines(record.get("kernels")))
 
 
+def inductor_seconds(record: Record) -> list[float]:
+    peers = record["peers"].items()
+    return [
+        row["compile_seconds"]
+        for name, row in peers
+        if name.startswith("torch.compile") and "compile_seconds" in row
+    ]
+
+
 def kernel_lines(kernels: Any) -> list[str]:
     if isinstance(kernels, dict):
         return [f"no times of kernels: {kernels['failed']}"]
@@ -90,10 +99,9 @@ def summary(records: Sequence[Record], device: str) -> str:
         f"{failed} failures of ours at {FAILED}, {replaced} of the peer replaced"
     )
     compiled = [
-        min(row["compile_seconds"] for row in r["peers"].values() if "compile_seconds" in row)
-        / r["ours"]["compile_seconds"]
+        min(seconds) / r["ours"]["compile_seconds"]
         for r in counted
-        if "compile_seconds" in r["ours"]
+        if "compile_seconds" in r["ours"] and (seconds := inductor_seconds(r))
     ]
     if compiled:
         lines.append(f"seconds of compiling, torch.compile's over ours, while others compile: median "

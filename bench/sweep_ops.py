@@ -22,7 +22,6 @@ NO_TORCH_FORM = {
     "random_bits": "random numbers are not torch's",
     "if_else": "control flow, of which nothing is left to time but its bodies",
     "while_loop": "control flow",
-    "scan": "control flow; lstm and gru are scans",
     "fused": "made by the compiler",
     "call": "made by the compiler",
     "custom": "an op of the user's",
