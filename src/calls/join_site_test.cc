@@ -67,7 +67,7 @@ std::vector<size_t> order_with(const Proposal& p, size_t count) {
 
 std::vector<std::string> origins_of(const CallGraph& graph) {
   std::vector<std::string> origins;
-  for (const KernelCall& call : graph.calls) origins.push_back(origin_text(call));
+  for (const KernelCall& call : graph.calls) origins.push_back(call.origins.at(0));
   return origins;
 }
 

@@ -11,13 +11,17 @@
 namespace aicf {
 namespace {
 
+// The ways of the made-up kernel.
+Way way(size_t number) { return MatmulWay{.stages = 2 + static_cast<int>(number)}; }
+std::string kernel_in(size_t number) { return "kernel/" + to_string(way(number)); }
+
 TuneProblem problem(const std::string& name, std::vector<double> estimates, int uses = 1) {
   TuneProblem p;
-  p.key = {"fake", 1, name, "-", "-", {{DType::f32, {{4, 4}}, {1}, 4}}, {{DType::f32, {{4, 4}}, {1}, 4}}};
+  const KeyOperand four{DType::f32, {}, {{4, 4}}, {{1, 1}}, 4};
+  p.key = {"fake", 1, name, "-", "-", {four}, {four}};
   p.origin = name;
   p.uses = uses;
-  for (size_t i = 0; i < estimates.size(); ++i)
-    p.candidates.push_back({"kernel", "v" + std::to_string(i), estimates[i]});
+  for (size_t i = 0; i < estimates.size(); ++i) p.candidates.push_back({"kernel", way(i), estimates[i]});
   return p;
 }
 
@@ -71,7 +75,7 @@ TEST(Tuner, the_fastest_that_is_right_wins) {
   const std::vector<TuneProblem> problems = {problem("a", {1, 2, 3})};
   const std::vector<Record> records = tune_all(problems, {}, bench);
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].choice, "kernel/v1");
+  EXPECT_EQ(records[0].choice, kernel_in(1));
   EXPECT_EQ(records[0].microseconds, 7);
   EXPECT_EQ(records[0].heuristic_microseconds, 10);
   EXPECT_EQ(records[0].versions, "fake 1");
@@ -81,10 +85,10 @@ TEST(Tuner, the_fastest_that_is_right_wins) {
 TEST(Tuner, a_small_gain_changes_nothing) {
   FakeBench bench;
   bench.times["a"] = {10, 9.9};
-  EXPECT_EQ(tune_all({problem("a", {1, 2})}, {}, bench)[0].choice, "kernel/v0");
+  EXPECT_EQ(tune_all({problem("a", {1, 2})}, {}, bench)[0].choice, kernel_in(0));
   TuneOptions options;
   options.margin = 0.005;
-  EXPECT_EQ(tune_all({problem("a", {1, 2})}, {}, bench, options)[0].choice, "kernel/v1");
+  EXPECT_EQ(tune_all({problem("a", {1, 2})}, {}, bench, options)[0].choice, kernel_in(1));
 }
 
 TEST(Tuner, known_problems_are_left_alone_unless_asked_for_again) {
@@ -102,7 +106,7 @@ TEST(Tuner, known_problems_are_left_alone_unless_asked_for_again) {
   TuneOptions options;
   options.again = true;
   records = tune_all(problems, known, bench, options, &summary);
-  EXPECT_EQ(records[0].choice, "kernel/v1");
+  EXPECT_EQ(records[0].choice, kernel_in(1));
   EXPECT_EQ(summary.changed, 2);
 }
 
@@ -155,17 +159,18 @@ TEST(Tuner, records_that_no_longer_hold_are_measured_anew) {
   bench.times["a"] = bench.times["b"] = bench.times["c"] = bench.times["d"] = {10, 5};
   std::vector<TuneProblem> problems = {problem("a", {1, 2}), problem("b", {1, 2}), problem("c", {1, 2}),
                                        problem("d", {1, 2})};
-  problems[3].candidates = {{"matmul_tensor_core", "v0", 1}, {"matmul_tensor_core", "v1", 2}};
+  problems[3].candidates = {{"matmul_tensor_core", way(0), 1}, {"matmul_tensor_core", way(1), 2}};
   const std::vector<Record> known = {
       {problems[0].key, "kernel/gone", 8, 10, ""},             // no such variant
-      {problems[1].key, "kernel/v0", 8, 10, ""},               // as it was
+      {problems[1].key, kernel_in(0), 8, 10, ""},              // as it was
       {problems[2].key, "matmul_cublaslt/1 bias", 8, 10, ""},  // of a library that is not here
-      {problems[3].key, "matmul_tensor_core/v0", 8, 10, "nvrtc 13.0 kernel 0"}};  // of another kernel
+      {problems[3].key, "matmul_tensor_core/" + to_string(way(0)), 8, 10,
+       "nvrtc 13.0 kernel 0"}};  // of another kernel
   TuneSummary summary;
   const std::vector<Record> records = tune_all(problems, known, bench, {}, &summary);
   EXPECT_EQ(summary.known, 2);
   EXPECT_EQ(bench.opened, (std::vector<std::string>{"a", "d"}));
-  EXPECT_EQ(records[0].choice, "kernel/v1");
+  EXPECT_EQ(records[0].choice, kernel_in(1));
   EXPECT_EQ(records[1], known[1]);
   EXPECT_EQ(records[2], known[2]);
 }
@@ -175,7 +180,7 @@ TEST(Tuner, the_best_estimated_and_what_would_run_are_measured) {
   p.candidates.push_back({"other", "", 100});
   TuneOptions options;
   options.candidates = 3;
-  const Record known{p.key, "kernel/v1", 1, 1, ""};
+  const Record known{p.key, kernel_in(1), 1, 1, ""};
   options.again = true;
   const std::vector<TuneProblem> problems = {p};
   const auto tasks = plan_tasks(problems, {known}, options);
