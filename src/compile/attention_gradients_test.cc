@@ -7,6 +7,7 @@
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
+#include "compile/testing/selected_calls.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 
@@ -135,9 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Windows, AttentionGradients, ::testing::ValuesIn(kWindo
 // On sm_90 the forward kernel leaves the sums of its rows, and the gradients' kernel reads them.
 TEST(AttentionSums, AreSharedWhereAKernelCanUseThem) {
   const auto selected = [](const Case& c, const char* target) {
-    CompileOptions options;
-    options.target = target;
-    return printed_stage(program_of(c), "select", options);
+    return to_string(select_calls(program_of(c), target).calls);
   };
   const std::string sums = ", %8[2, 4, 200])";
   EXPECT_NE(selected(kCases[0], "sm_90").find(sums), std::string::npos);

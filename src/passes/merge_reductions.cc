@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "passes/region_body.h"
@@ -14,6 +15,12 @@ class ReductionMerger {
     for (const Node& node : graph.nodes()) {
       regions_.push_back(region_body(graph, node, context.target));
       if (regions_.back() && axes_of(*regions_.back()).empty()) regions_.back().reset();
+      if (!regions_.back()) continue;
+      for (ValueId id : regions_.back()->operands) {
+        if (!(graph.value(id).type.shape == region_domain(*regions_.back()))) continue;
+        std::vector<size_t>& readers = readers_[id];
+        if (readers.empty() || readers.back() != regions_.size() - 1) readers.push_back(regions_.size() - 1);
+      }
     }
     merged_.resize(graph.nodes().size(), false);
   }
@@ -22,10 +29,7 @@ class ReductionMerger {
     GraphRewriter rewriter(graph_);
     for (size_t i = 0; i < regions_.size(); ++i) {
       if (merged_[i]) continue;
-      std::vector<size_t> group{i};
-      if (regions_[i])
-        for (size_t j = i + 1; j < regions_.size(); ++j)
-          if (joins(group, j)) group.push_back(j);
+      const std::vector<size_t> group = group_of(i);
       if (group.size() == 1)
         rewriter.copy(graph_.nodes()[i]);
       else
@@ -35,6 +39,26 @@ class ReductionMerger {
   }
 
  private:
+  // The regions that run where region i does, which comes first; only i if it has no reductions. Only readers
+  // of a large value that the group reads, too, can join.
+  std::vector<size_t> group_of(size_t i) const {
+    std::vector<size_t> group{i};
+    if (!regions_[i]) return group;
+    std::set<size_t> candidates;
+    for (size_t member = i;; candidates.erase(candidates.begin())) {
+      if (group.back() == member)
+        for (ValueId id : regions_[member]->operands) {
+          const auto found = readers_.find(id);
+          if (found == readers_.end()) continue;
+          const std::vector<size_t>& readers = found->second;
+          candidates.insert(std::upper_bound(readers.begin(), readers.end(), member), readers.end());
+        }
+      if (candidates.empty()) return group;
+      member = *candidates.begin();
+      if (joins(group, member)) group.push_back(member);
+    }
+  }
+
   static Ints axes_of(const RegionBody& region) {
     if (region.contraction) return {};
     for (const Node& node : region.body.nodes())
@@ -96,6 +120,7 @@ class ReductionMerger {
 
   const Graph& graph_;
   std::vector<std::optional<RegionBody>> regions_;  // by node: those with reductions
+  std::map<ValueId, std::vector<size_t>> readers_;  // of large operands: regions_ by number, ascending
   std::vector<char> merged_;
 };
 

@@ -134,9 +134,7 @@ void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& out
   }
 }
 
-TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const {
-  return {{window}, buffer};
-}
+TensorRef PlanBuilder::tensor_ref(int32_t buffer, const Window& window) const { return {{window}, buffer}; }
 
 // What a packed value holds, the same in every entry that packs it: the steps that write it, by what they
 // read and compute.

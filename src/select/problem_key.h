@@ -14,10 +14,10 @@
 
 namespace aicf {
 
-// Over the declared ranges. Of the strides, both ends are those at the upper ends of the ranges; the offset is
-// its alignment alone.
+// Over the declared ranges. Of the strides, both ends are those at the upper ends of the ranges; the offset
+// is its alignment alone.
 struct KeyOperand : Strided<Interval> {
-  int alignment = 1;             // bytes, up to 16, that the window's start is known to be a multiple of
+  int alignment = 1;  // bytes, up to 16, that the window's start is known to be a multiple of
   bool operator==(const KeyOperand&) const = default;
 };
 

@@ -118,10 +118,8 @@ void TrialRun::add_steps(const std::vector<KernelCall>& calls, const std::vector
       Step step;
       step.kernel = row.row;
       step.variant = to_string(row.way);
-      for (const Window& w : call.inputs)
-        step.inputs.push_back({{w}, index_of(w.root, copy)});
-      for (const Window& w : call.outputs)
-        step.outputs.push_back({{w}, index_of(w.root, copy)});
+      for (const Window& w : call.inputs) step.inputs.push_back({{w}, index_of(w.root, copy)});
+      for (const Window& w : call.outputs) step.outputs.push_back({{w}, index_of(w.root, copy)});
       if (const auto* library = std::get_if<LibraryRun>(&call.what))
         step.library = {library->text, index_of(kLibraryRoot, 0)};
       step.params = plan_params(row);

@@ -96,7 +96,7 @@ TEST(Tuner, known_problems_are_left_alone_unless_asked_for_again) {
   bench.times["a"] = {10, 5, 8};
   bench.times["b"] = {10, 5, 8};
   const std::vector<TuneProblem> problems = {problem("a", {1, 2, 3}), problem("b", {1, 2, 3})};
-  const std::vector<Record> known = {{problems[0].key, "kernel/v2", 8, 10, "old"}};
+  const std::vector<Record> known = {{problems[0].key, kernel_in(2), 8, 10, "old"}};
   TuneSummary summary;
   std::vector<Record> records = tune_all(problems, known, bench, {}, &summary);
   EXPECT_EQ(bench.opened, std::vector<std::string>{"b"});
@@ -177,7 +177,7 @@ TEST(Tuner, records_that_no_longer_hold_are_measured_anew) {
 
 TEST(Tuner, the_best_estimated_and_what_would_run_are_measured) {
   TuneProblem p = problem("a", {9, 8, 7, 6, 5, 4});
-  p.candidates.push_back({"other", "", 100});
+  p.candidates.push_back({"other", {}, 100});
   TuneOptions options;
   options.candidates = 3;
   const Record known{p.key, kernel_in(1), 1, 1, ""};
@@ -194,7 +194,8 @@ TEST(Tuner, a_librarys_calls_take_no_place_of_others) {
   TuneOptions options;
   options.candidates = 2;
   TuneProblem own = problem("a", {3, 1, 2, 4}), both = own;
-  for (const char* call : {"one", "two"}) both.candidates.push_back({"matmul_cublaslt", call, 1});
+  for (const uint64_t algorithm : {1, 2})
+    both.candidates.push_back({"matmul_cublaslt", {}, 1, CublasLtCall{.algorithm = {algorithm}}});
   const std::vector<TuneProblem> alone = {own}, problems = {both};
   EXPECT_EQ(plan_tasks(alone, {}, options)[0].candidates, (std::vector<size_t>{0, 1}));
   EXPECT_EQ(plan_tasks(problems, {}, options)[0].candidates, (std::vector<size_t>{0, 1, 4, 5}));

@@ -140,9 +140,8 @@ class FlatWriter : public TileWriter {
     std::string text = offsets_.split("i", sizes, "a");
     text += "const Index c = a" + std::to_string(axis_) + " * kVector;\n";
     for (size_t i = 0; i < patterns_.size(); ++i)
-      text += "o" + std::to_string(i) +
-              "[k] = " + offsets_.sum(TileView{DType::f32, Dim(0), {}, patterns_[i]}, 0, space_.rank(), names) +
-              ";\n";
+      text += "o" + std::to_string(i) + "[k] = " +
+              offsets_.sum(TileView{DType::f32, Dim(0), {}, patterns_[i]}, 0, space_.rank(), names) + ";\n";
     return text;
   }
 
