@@ -2,7 +2,8 @@
 
 The files of a folder are compiled together (aicf_unity in cmake/AicfFlags.cmake). A name in an anonymous
 namespace, or a static function, that two of them declare would be ambiguous, or an overload of one file would
-serve the other."""
+serve the other. One that a header of the folder declares in a nested namespace, too, would be found first in
+every file that opens that namespace by `using namespace`."""
 
 from __future__ import annotations
 
@@ -91,17 +92,41 @@ def local_names(path: Path) -> set[str]:
     return names
 
 
+OPENED = re.compile(r"^[ \t]*using namespace ([\w:]+);", re.MULTILINE)
+
+
+def opened_names(folder: Path, opened: set[str]) -> dict[str, str]:
+    """Names that headers of the folder declare in these namespaces, each with its header."""
+    names: dict[str, str] = {}
+    for path in sorted(folder.glob("*.h")):
+        text = path.read_text(encoding="utf-8")
+        innermost = re.findall(r"\bnamespace\s+([\w:]+)\s*\{", NOISE.sub(" ", text))
+        if any(space.rsplit("::", 1)[-1] in opened for space in innermost):
+            for head, _ in statements(text):
+                if name := declared(head):
+                    names.setdefault(name, path.name)
+    return names
+
+
 def main() -> int:
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", *(f"{folder}/*.cc" for folder in FOLDERS)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
     owners: dict[tuple[str, str], list[str]] = defaultdict(list)
+    opened: dict[str, set[str]] = defaultdict(set)
     for name in sorted(set(listed)):
         path = ROOT / name
         if path.exists() and not APART.search(name):
+            folder = str(Path(name).parent)
             for local in local_names(path):
-                owners[str(Path(name).parent), local].append(Path(name).name)
+                owners[folder, local].append(Path(name).name)
+            for space in OPENED.findall(path.read_text(encoding="utf-8")):
+                opened[folder].add(space.rsplit("::", 1)[-1])
+    for folder, spaces in opened.items():
+        for name, header in opened_names(ROOT / folder, spaces).items():
+            if (folder, name) in owners:
+                owners[folder, name].append(header)
     failed = False
     for (folder, local), files in sorted(owners.items()):
         if len(files) > 1:

@@ -7,7 +7,7 @@
 namespace aicf::cuda {
 namespace {
 
-using Handle = void*;
+using CublasLtHandle = void*;
 using LtDescriptor = void*;  // of an operation, a matrix or a preference
 
 struct Algorithm {  // cublasLtMatmulAlgo_t
@@ -29,8 +29,8 @@ constexpr int kEpilogueNone = 1, kEpilogueRelu = 2, kEpilogueBias = 4, kEpilogue
 
 struct Library {
   size_t (*version)();
-  int (*create)(Handle*);
-  int (*destroy)(Handle);
+  int (*create)(CublasLtHandle*);
+  int (*destroy)(CublasLtHandle);
   int (*operation_create)(LtDescriptor*, int compute, int scale);
   int (*operation_set)(LtDescriptor, int attribute, const void*, size_t);
   int (*operation_destroy)(LtDescriptor);
@@ -40,11 +40,11 @@ struct Library {
   int (*preference_create)(LtDescriptor*);
   int (*preference_set)(LtDescriptor, int attribute, const void*, size_t);
   int (*preference_destroy)(LtDescriptor);
-  int (*heuristic)(Handle, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor,
-                   int, Heuristic*, int*);
-  int (*check)(Handle, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, const Algorithm*,
-               Heuristic*);
-  int (*matmul)(Handle, LtDescriptor, const void* alpha, const void* a, LtDescriptor, const void* b,
+  int (*heuristic)(CublasLtHandle, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor,
+                   LtDescriptor, int, Heuristic*, int*);
+  int (*check)(CublasLtHandle, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor, LtDescriptor,
+               const Algorithm*, Heuristic*);
+  int (*matmul)(CublasLtHandle, LtDescriptor, const void* alpha, const void* a, LtDescriptor, const void* b,
                 LtDescriptor, const void* beta, const void* c, LtDescriptor, void* d, LtDescriptor,
                 const Algorithm*, void* workspace, size_t, StreamHandle);
 };
@@ -78,7 +78,7 @@ const Library& library() {
 
 #define AICF_CUBLASLT(call) check_library_status((call), "cuBLASLt", #call)
 
-Handle handle() {
+CublasLtHandle cublaslt_handle() {
   static LibraryHandles handles("cuBLASLt", "cublasLtCreate", library().create, library().destroy);
   return handles.current();
 }
@@ -144,7 +144,8 @@ class CublasLtRoutine final : public LibraryRoutine {
     const Descriptors& d = descriptors_;
     Heuristic result;
     const Algorithm algorithm{call.algorithm};
-    const int status = library().check(handle(), d.operation, d.y, d.x, d.addend, d.out, &algorithm, &result);
+    const int status =
+        library().check(cublaslt_handle(), d.operation, d.y, d.x, d.addend, d.out, &algorithm, &result);
     if (status != 0 || result.state != 0)
       throw refused_by_library(call, origin, "the algorithm does not serve this problem");
     if (result.workspace_bytes > static_cast<size_t>(call.workspace_bytes))
@@ -164,9 +165,9 @@ class CublasLtRoutine final : public LibraryRoutine {
     void* const out = step.outputs[0].data;
     const void* addend = call_.addend >= 0 ? step.inputs[static_cast<size_t>(call_.addend)].data : out;
     const Algorithm algorithm{call_.algorithm};
-    AICF_CUBLASLT(l.matmul(handle(), d.operation, &one, step.inputs[1].data, d.y, step.inputs[0].data, d.x,
-                           call_.addend >= 0 ? &one : &zero, addend, d.addend, out, d.out, &algorithm,
-                           workspace, static_cast<size_t>(call_.workspace_bytes), stream));
+    AICF_CUBLASLT(l.matmul(cublaslt_handle(), d.operation, &one, step.inputs[1].data, d.y,
+                           step.inputs[0].data, d.x, call_.addend >= 0 ? &one : &zero, addend, d.addend, out,
+                           d.out, &algorithm, workspace, static_cast<size_t>(call_.workspace_bytes), stream));
   }
 
  private:
@@ -202,8 +203,8 @@ std::vector<CublasLtCall> cublaslt_algorithms(const CublasLtCall& meaning,
     constexpr uint32_t kAlignment = 16;
     for (int operand = 0; operand < 4; ++operand)
       AICF_CUBLASLT(l.preference_set(preference, kAlignmentA + operand, &kAlignment, sizeof(kAlignment)));
-    if (l.heuristic(handle(), descriptors.operation, descriptors.y, descriptors.x, descriptors.addend,
-                    descriptors.out, preference, count, results.data(), &found) != 0)
+    if (l.heuristic(cublaslt_handle(), descriptors.operation, descriptors.y, descriptors.x,
+                    descriptors.addend, descriptors.out, preference, count, results.data(), &found) != 0)
       found = 0;
   }
   l.preference_destroy(preference);
