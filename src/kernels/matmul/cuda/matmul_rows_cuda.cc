@@ -1,5 +1,5 @@
 // Products with an epilogue over whole rows of results (row_epilogue.cuh). The row of the table has no op of
-// its own: calls/join_rows.h makes its calls.
+// its own: calls/join_rows.cc makes its calls.
 #include <algorithm>
 
 #include "base/error.h"
