@@ -24,6 +24,11 @@ def i8(*sizes: int) -> np.ndarray:
     return np.random.default_rng(sizes).integers(-128, 128, sizes).astype(np.int8)
 
 
+def i7(*sizes: int) -> np.ndarray:
+    """Codes of 7 bits in i8: onnxruntime's convolutions of u8 and s8 saturate in 16 bits without VNNI."""
+    return (i8(*sizes) // 2).astype(np.int8)
+
+
 def scale(value: float) -> np.ndarray:
     return np.array(value, np.float32)
 
@@ -95,7 +100,7 @@ CASES: list[Case] = [
     ),
     (
         "QLinearConv",
-        {**X, "w": i8(4, 7, 3, 3), "w_scale": np.abs(real(4)) * 0.01, "w_zero": np.zeros(4, np.int8), **Y},
+        {**X, "w": i7(4, 7, 3, 3), "w_scale": np.abs(real(4)) * 0.01, "w_zero": np.zeros(4, np.int8), **Y},
         ["x"],
         ["UINT8"],
         {"channels_last": 1, "pads": [1, 0, 1, 2], "strides": [1, 2]},
