@@ -1,6 +1,6 @@
 """What same_artifacts.py compiles: the models of the benches and of the other scripts, training steps, ONNX's
 own suite and random graphs; at ranges of sizes, optimisation levels and precisions, and without each of the
-passes over calls."""
+rules over calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// What passes over calls ask of the windows that calls read and write.
+// What rules over calls ask of the windows that calls read and write.
 #pragma once
 
 #include <algorithm>

@@ -64,7 +64,7 @@ struct KernelFacts {
   WorkForm work = WorkForm::kOperands;
   Units units = Units::kScalar;
   RowSums row_sums = RowSums::kNone;
-  bool is_join = false;      // no op is of its family: passes over calls make its calls
+  bool is_join = false;      // no op is of its family: rules over calls make its calls
   int panel_matrices = 0;    // so many operands behind the first may lie in panels (kPanelDepth)
   uint32_t overwritten = 0;  // operand_bits of inputs that the result may be written over, as one window: it
                              // changes the elements that it is told to and leaves the others alone

@@ -1,4 +1,4 @@
-// The calls of a whole program for one target: what selection gives, passes over calls rewrite, code
+// The calls of a whole program for one target: what selection gives, rules over calls rewrite, code
 // generation writes text for and the plan puts into bytes and steps. A plain value: it compares, prints
 // (to_string) and is verified (calls/verify_calls.h).
 #pragma once
@@ -30,7 +30,7 @@ struct CallGraph {
   std::vector<int32_t> bodies;  // what ControlRun::bodies numbers: graphs of the CallProgram
   std::vector<KernelCall> calls, init_calls;
   std::vector<Region> regions;
-  std::vector<TileProgram> programs;  // of the regions, and behind them those that passes over calls add
+  std::vector<TileProgram> programs;  // of the regions, and behind them those that rules over calls add
   std::vector<ExtraValue> extra;
   // Where each value of the graph lives: its window on a root. Index = value id.
   std::vector<Window> placement;
