@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "passes/region_body.h"
@@ -20,7 +21,8 @@ struct Sums {
 
 class ColumnSumMerger {
  public:
-  ColumnSumMerger(const Graph& graph, const PassContext& context) : graph_(graph), target_(context.target) {
+  ColumnSumMerger(const Graph& graph, const PassContext& context)
+      : graph_(graph), target_(context.target), readers_(readers_by_value(graph)) {
     merged_.resize(graph.nodes().size(), false);
   }
 
@@ -71,7 +73,8 @@ class ColumnSumMerger {
     size_t operands = rows.operands.size() + graph_.nodes()[index].results.size();
     int64_t columns = 0;
     const Shape& domain = region_domain(rows);
-    for (size_t j = index + 1; j < graph_.nodes().size(); ++j) {
+    for (const NodeId reader : readers_of(index, rows)) {
+      const auto j = static_cast<size_t>(reader);
       if (merged_[j]) continue;
       std::optional<Sums> sums = sums_of(j, domain);
       if (!sums || !readable(*sums, index, rows)) continue;
@@ -81,6 +84,28 @@ class ColumnSumMerger {
       if (operands + more > kMaxRegionOperands || columns + own > kMostSums) continue;
       operands += more, columns += own;
       found.emplace(j, std::move(*sums));
+    }
+    return found;
+  }
+
+  // The later nodes that read, perhaps as other rows, a value of the domain that the region reads or gives.
+  std::set<NodeId> readers_of(size_t index, const RegionBody& rows) const {
+    std::vector<ValueId> values = rows.operands;
+    const std::vector<ValueId>& results = graph_.nodes()[index].results;
+    values.insert(values.end(), results.begin(), results.end());
+    std::set<NodeId> found;
+    const auto add = [&](ValueId id) {
+      const std::vector<NodeId>& readers = readers_[static_cast<size_t>(id)];
+      found.insert(std::upper_bound(readers.begin(), readers.end(), static_cast<NodeId>(index)),
+                   readers.end());
+    };
+    for (const ValueId id : values) {
+      if (!(graph_.shape(id) == region_domain(rows))) continue;
+      add(id);
+      for (const NodeId reader : readers_[static_cast<size_t>(id)]) {
+        const Node& node = graph_.node(reader);
+        if (node.op == Op::reshape) add(node.results[0]);
+      }
     }
     return found;
   }
@@ -209,6 +234,7 @@ class ColumnSumMerger {
 
   const Graph& graph_;
   const Target& target_;
+  const std::vector<std::vector<NodeId>> readers_;  // by value
   std::vector<char> merged_;
 };
 

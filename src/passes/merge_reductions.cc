@@ -11,16 +11,11 @@ namespace {
 
 class ReductionMerger {
  public:
-  ReductionMerger(const Graph& graph, const PassContext& context) : graph_(graph) {
+  ReductionMerger(const Graph& graph, const PassContext& context)
+      : graph_(graph), readers_(readers_by_value(graph)) {
     for (const Node& node : graph.nodes()) {
       regions_.push_back(region_body(graph, node, context.target));
       if (regions_.back() && axes_of(*regions_.back()).empty()) regions_.back().reset();
-      if (!regions_.back()) continue;
-      for (ValueId id : regions_.back()->operands) {
-        if (!(graph.value(id).type.shape == region_domain(*regions_.back()))) continue;
-        std::vector<size_t>& readers = readers_[id];
-        if (readers.empty() || readers.back() != regions_.size() - 1) readers.push_back(regions_.size() - 1);
-      }
     }
     merged_.resize(graph.nodes().size(), false);
   }
@@ -44,17 +39,17 @@ class ReductionMerger {
   std::vector<size_t> group_of(size_t i) const {
     std::vector<size_t> group{i};
     if (!regions_[i]) return group;
-    std::set<size_t> candidates;
+    std::set<NodeId> candidates;
     for (size_t member = i;; candidates.erase(candidates.begin())) {
       if (group.back() == member)
         for (ValueId id : regions_[member]->operands) {
-          const auto found = readers_.find(id);
-          if (found == readers_.end()) continue;
-          const std::vector<size_t>& readers = found->second;
-          candidates.insert(std::upper_bound(readers.begin(), readers.end(), member), readers.end());
+          if (!(graph_.shape(id) == region_domain(*regions_[member]))) continue;
+          const std::vector<NodeId>& readers = readers_[static_cast<size_t>(id)];
+          candidates.insert(std::upper_bound(readers.begin(), readers.end(), static_cast<NodeId>(member)),
+                            readers.end());
         }
       if (candidates.empty()) return group;
-      member = *candidates.begin();
+      member = static_cast<size_t>(*candidates.begin());
       if (joins(group, member)) group.push_back(member);
     }
   }
@@ -119,8 +114,8 @@ class ReductionMerger {
   }
 
   const Graph& graph_;
+  const std::vector<std::vector<NodeId>> readers_;  // by value
   std::vector<std::optional<RegionBody>> regions_;  // by node: those with reductions
-  std::map<ValueId, std::vector<size_t>> readers_;  // of large operands: regions_ by number, ascending
   std::vector<char> merged_;
 };
 

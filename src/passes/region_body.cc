@@ -46,6 +46,14 @@ const Shape& region_domain(const RegionBody& region) {
   return body.shape(body.outputs()[0]);
 }
 
+std::vector<std::vector<NodeId>> readers_by_value(const Graph& graph) {
+  std::vector<std::vector<NodeId>> readers(static_cast<size_t>(graph.value_count()));
+  for (size_t n = 0; n < graph.nodes().size(); ++n)
+    for (ValueId operand : graph.nodes()[n].operands)
+      if (operand != kNoValue) readers[static_cast<size_t>(operand)].push_back(static_cast<NodeId>(n));
+  return readers;
+}
+
 int input_index(const Graph& body, ValueId inner) {
   const auto at = std::find(body.inputs().begin(), body.inputs().end(), inner);
   return at == body.inputs().end() ? -1 : static_cast<int>(at - body.inputs().begin());

@@ -22,6 +22,9 @@ struct RegionBody {
   std::vector<ValueId> operands;  // by input of the body
 };
 
+// By value: the nodes that read it, ascending, once for each operand.
+std::vector<std::vector<NodeId>> readers_by_value(const Graph& graph);
+
 // The body of a region, or of a lone op that regions hold, made here; none for other nodes.
 std::optional<RegionBody> region_body(const Graph& graph, const Node& node, const Target& target);
 // What the region runs over.

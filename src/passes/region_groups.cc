@@ -19,14 +19,6 @@ Shape row_shape(const Group& group) {
   return shape;
 }
 
-std::vector<std::vector<NodeId>> find_readers(const Graph& graph) {
-  std::vector<std::vector<NodeId>> readers(static_cast<size_t>(graph.value_count()));
-  for (size_t n = 0; n < graph.nodes().size(); ++n)
-    for (ValueId operand : graph.nodes()[n].operands)
-      if (operand != kNoValue) readers[static_cast<size_t>(operand)].push_back(static_cast<NodeId>(n));
-  return readers;
-}
-
 }  // namespace
 
 NodeId producer_id(const Graph& graph, ValueId id) { return id == kNoValue ? -1 : graph.value(id).producer; }
@@ -42,7 +34,7 @@ const Shape& domain_of(const Graph& graph, const Node& node) {
 RegionGroups::RegionGroups(const Graph& graph, const PassContext& context)
     : graph_(graph),
       context_(context),
-      readers_(find_readers(graph)),
+      readers_(readers_by_value(graph)),
       leaves_graph_(static_cast<size_t>(graph.value_count()), false),
       group_of_(graph.nodes().size(), -1),
       stamp_(graph.nodes().size(), 0),
