@@ -400,7 +400,7 @@ TEST_F(CudaDevice, ManyBytesArriveWhole) {
 TEST_F(CudaDevice, AHandleOfALibraryEndsWithItsContext) {
   in_process([](FakeCuda&) {
     static int created = 0, destroyed = 0;
-    cuda::LibraryHandles library(
+    static cuda::LibraryHandles library(
         "a library", "create",
         [](void** handle) {
           *handle = &created;
