@@ -10,9 +10,11 @@ compare them with f64. Then each is timed alone. On a GPU the peer is a bare CUD
 program, of a training step with loss, backward and fused optimizer, in the faster layout of convolutions. A
 sample is the mean of a queue of replays; ratios are peer / ours of neighbouring samples, their median counts.
 
-A failure, a refusal or a wrong result of ours counts as 0.5. If the peer fails, the next index takes the
-place. `--seconds` ends the run before that time is over; `--resume` goes on from the file, at the same commit
-and generator alone. Ends with 3 where torch or the device is missing.
+A failure, a refusal or a wrong result of ours counts as 0.5 (verdicts.py). If the peer fails, the next index
+takes the place. `--seconds` ends the run before that time is over: what it had no time for stands in the
+file and at the end. `--resume` goes on from a file of the same commit, generator, card and versions. Models
+of libraries may differ by the version of these, which the file names. With `--device cuda` the end is 3 where
+torch or a GPU is missing.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from drawn_problems import MODES, Problem, draw, frozen_hash, generator_hash  # noqa: E402
-from drawn_report import shown, summary  # noqa: E402
+from drawn_report import OUR_TURN, shown, summary  # noqa: E402
 from machine import describe_machine, measured_tree, physical_cores, versions  # noqa: E402
 
 COUNTS = {
@@ -96,20 +98,24 @@ class Run:
             "machine": describe_machine(),
             "versions": installed(),
             "records": [],
+            "cut": [],  # problems of this run that it had no time for
         }
         if options.device == "cuda":
             from gpu_report import describe_gpu
 
             self.report["gpu"] = describe_gpu()
-        if options.resume is not None and options.resume.exists():
+        if options.resume is not None:
+            if not options.resume.exists():
+                refuse(f"there is no {options.resume} to go on from")
             self.resume(json.loads(options.resume.read_text()))
 
     def resume(self, old: dict[str, Any]) -> None:
-        for key in ("commit", "generator", "tree_changed"):
-            if old[key] != self.report[key]:
-                print(f"drawn: {self.options.resume} is of {key} {old[key]}, this is {self.report[key]}; "
-                      "results of two are not mixed", file=sys.stderr)  # fmt: skip
-                sys.exit(2)
+        for key in ("commit", "generator", "versions", "gpu"):
+            if old.get(key) != self.report.get(key):
+                refuse(f"{self.options.resume} is of {key} {old.get(key)}, this is {self.report.get(key)}; "
+                       "results of two are not mixed")  # fmt: skip
+        if old["tree_changed"] or self.report["tree_changed"]:
+            refuse("the tree has changes that no commit holds: a run of it is not gone on with")
         self.report["records"] = old["records"]
         self.report["command"] = f"{old['command']}; {self.report['command']}"
 
@@ -135,16 +141,24 @@ class Run:
         self.report["records"].append(record)
         self.report["records"].sort(key=lambda r: (r["seed"], r["device"], r["mode"], r["index"]))
         print(shown(record), flush=True)
+        self.write()
+
+    def write(self) -> None:
         if self.path is not None:
             part = self.path.with_name(f".{self.path.name}.part")
             part.write_text(json.dumps(self.report, indent=1))
             part.replace(self.path)
 
 
+def refuse(why: str) -> NoReturn:
+    print(f"drawn: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
 def installed() -> dict[str, str]:
     import importlib.metadata
 
-    names = ("torch", "torchvision", "timm", "transformers", "onnxruntime", "openvino", "triton", "numpy")
+    names = ("torch", "torchvision", "timm", "transformers", "onnxruntime", "triton", "numpy")
     found = {}
     for name in names:
         try:
@@ -236,6 +250,7 @@ def measure(run: Run, worker: Worker) -> dict[str, Any] | None:
         return record
     if run.left() < 10.0:
         return None
+    overall = run.left() < TIME_SECONDS
     assert worker.process.stdin is not None
     worker.until = time.monotonic() + min(TIME_SECONDS, run.left())
     worker.process.stdin.write("go\n")
@@ -243,7 +258,10 @@ def measure(run: Run, worker: Worker) -> dict[str, Any] | None:
     wait(worker, "timed")
     if "timed" not in seen:
         print(f"{problem.index:3d} {problem.name}\n      not timed: {seen['failed']}", flush=True)
-        return None
+        if worker.stage != OUR_TURN or (overall and "over its time" in seen["failed"]):
+            return None
+        record["ours"] = record["ours"] | {"failed": f"while it was timed: {seen['failed']}"}
+        return record
     wait(worker, "kernels")
     record["samples_us"], record["kernels"] = (
         seen["timed"],
@@ -264,7 +282,10 @@ def go(run: Run) -> None:
                 worker.end()
                 if record is not None:
                     run.add(record)
-            run.untimed |= set(indices[: options.wave]) - {r["index"] for r in run.mine()}
+            cut = [p for p in problems if p.index not in {r["index"] for r in run.mine()}]
+            run.untimed |= {p.index for p in cut}
+            run.report["cut"] += [f"{p.index} {p.name}" for p in cut]
+            run.write()
 
 
 def listed(options: argparse.Namespace) -> None:
@@ -326,7 +347,7 @@ def main() -> int:
     if run.report["generator"] != frozen_hash():
         print("drawn: the generator is not the frozen one; these figures do not count", file=sys.stderr)
     go(run)
-    print(summary(run.mine(), options.device))
+    print(summary(run.mine(), run.report["cut"]))
     missing = options.count - sum("peer_failed" not in r for r in run.mine())
     if missing:
         print(f"{missing} of {options.count} problems are left; --resume {run.path} goes on")

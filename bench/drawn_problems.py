@@ -289,6 +289,8 @@ def main() -> None:
     parser.add_argument("--freeze", action="store_true")
     parser.add_argument("--only", nargs="*", help="families, with --reach: shows, and writes nothing")
     options = parser.parse_args()
+    if not options.reach and (options.only or not options.freeze):
+        parser.error("name --reach or --freeze; --only goes with --reach")
     if options.reach:
         found = measured_reach(options.only)
         if not options.only:

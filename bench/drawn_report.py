@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from drawn_problems import CLASSES, LIMITS
+from verdicts import FAILED, geometric_mean
 
-__all__ = ["FAILED", "MOST", "peer_microseconds", "ratio", "shown", "summary", "third"]
+from bench.stats import ratios
+
+__all__ = ["OUR_TURN", "peer_microseconds", "ratio", "shown", "summary", "third"]
 
 Record = dict[str, Any]
-FAILED = 0.5  # what a failure of ours counts as
-MOST = 3.0  # what a ratio counts as at most
+# The stage of a problem in which the peer has run already: what ends its process then is ours.
+OUR_TURN = "timing: ours"
 
 
 def peer_microseconds(record: Record) -> float:
@@ -29,19 +31,12 @@ def ratio(record: Record) -> float:
     if "failed" in record["ours"]:
         return FAILED
     samples = record["samples_us"]
-    ours = np.asarray(samples["aicf"])
-    peers = [float(np.median(np.asarray(v) / ours)) for name, v in samples.items() if name != "aicf"]
-    return min(peers)
+    return min(ratios(v, samples["aicf"]).median for name, v in samples.items() if name != "aicf")
 
 
 def third(record: Record) -> str:
     seconds = 1e-6 * peer_microseconds(record)
     return next(c for c, high in zip(CLASSES, LIMITS[record["device"]][1:], strict=True) if seconds < high)
-
-
-def mean(ratios: Iterable[float]) -> float:
-    values = [math.log(min(r, MOST)) for r in ratios]
-    return math.exp(sum(values) / len(values)) if values else math.nan
 
 
 def shown(record: Record) -> str:
@@ -53,8 +48,8 @@ def shown(record: Record) -> str:
     if "failed" in record["ours"]:
         return f"{text}  OURS FAILED, counts as {FAILED}: {record['ours']['failed']}"
     ours = float(np.median(record["samples_us"]["aicf"]))
-    errors = "/".join(f"{e:.1e}" for e in record["ours"]["error"])
-    theirs = "/".join(f"{e:.1e}" for e in next(iter(record["errors"].values())))
+    errors = "/".join(f"{max(group):.1e}" for group in record["ours"]["error"])
+    theirs = "/".join(f"{max(group):.1e}" for group in next(iter(record["errors"].values())))
     text += f"  ours {ours:9.1f} µs  ratio {ratio(record):.3f}  error {errors} (torch {theirs})"
     compiled = [row["compile_seconds"] for row in record["peers"].values() if "compile_seconds" in row]
     text += f"  compiled {record['ours']['compile_seconds']:.1f} s (peer {compiled[0]:.1f} s)"
@@ -81,22 +76,23 @@ def kernel_lines(kernels: Any) -> list[str]:
     return lines
 
 
-def summary(records: Sequence[Record], device: str) -> str:
+def summary(records: Sequence[Record], cut: Sequence[str] = ()) -> str:
     counted = [r for r in records if "peer_failed" not in r]
+    left = [f"cut for lack of time, in no mean: {', '.join(cut)}"] if cut else []
     if not counted:
-        return "nothing was measured"
+        return "\n".join(["nothing was measured", *left])
     lines = ["", "worst first:"]
     lines += [f"  {ratio(r):6.3f} {third(r):6s} {r['name']}" for r in sorted(counted, key=ratio)]
     for name in CLASSES:
         rows = [ratio(r) for r in counted if third(r) == name]
         worst = f", worst {min(rows):.3f}" if rows else ""
-        lines.append(f"{name:6s} {len(rows):3d} problems, geometric mean {mean(rows):.3f}{worst}")
+        lines.append(f"{name:6s} {len(rows):3d} problems, geometric mean {geometric_mean(rows):.3f}{worst}")
     every = [ratio(r) for r in counted]
     failed = sum("failed" in r["ours"] for r in counted)
     replaced = len(records) - len(counted)
     lines.append(
-        f"all    {len(every):3d} problems, geometric mean {mean(every):.3f}, worst {min(every):.3f}; "
-        f"{failed} failures of ours at {FAILED}, {replaced} of the peer replaced"
+        f"all    {len(every):3d} problems, geometric mean {geometric_mean(every):.3f}, "
+        f"worst {min(every):.3f}; {failed} failures of ours at {FAILED}, {replaced} of the peer replaced"
     )
     compiled = [
         min(seconds) / r["ours"]["compile_seconds"]
@@ -106,4 +102,4 @@ def summary(records: Sequence[Record], device: str) -> str:
     if compiled:
         lines.append(f"seconds of compiling, torch.compile's over ours, while others compile: median "
                      f"{float(np.median(compiled)):.1f}, worst {min(compiled):.1f}")  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join(lines + left)

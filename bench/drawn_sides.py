@@ -1,5 +1,5 @@
-"""The programs that run a drawn problem: ours, torch.compile's, on a CPU onnxruntime's and OpenVINO's, and
-the reference in f64. Each is made once and then called without arguments. Needs torch.
+"""The programs that run a drawn problem: ours, torch.compile's, on a CPU onnxruntime's, and the
+reference in f64. Each is made once and then called without arguments. Needs torch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from drawn_family import Case, Family, Input, classes, make_case, tensors, values
 from torch import nn
 
-__all__ = ["Side", "Work", "our_side", "peer_names", "reference", "relative_error", "work_of"]
+__all__ = ["Side", "Work", "our_side", "peer_names", "reference", "work_of"]
 
 RATE = {"adamw": 1e-3, "sgd": 1e-2}
 STEPS = 3  # of training, compared with the reference
@@ -38,7 +38,6 @@ class Side:
     check: Callable[[], list[torch.Tensor]]
     seconds: float  # of compiling, the first call included
     executable: Any = None
-    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -113,19 +112,6 @@ def trained_parameters(work: Work) -> dict[str, torch.Tensor]:
     return {name: p.detach() for name, p in work.case.model.named_parameters() if p.requires_grad}
 
 
-def relative_error(found: Sequence[torch.Tensor], reference: Sequence[torch.Tensor]) -> float:
-    """‖found − reference‖ / ‖reference‖ over all of them; NaN or infinity in `found` gives infinity."""
-    apart = size = 0.0
-    for a, b in zip(found, reference, strict=True):
-        a, b = a.double().cpu(), b.double().cpu()
-        if a.shape != b.shape:
-            raise ValueError(f"a result is {tuple(a.shape)}, the reference {tuple(b.shape)}")
-        apart += float((a - b).square().sum())
-        size += float(b.square().sum())
-    error = (apart / size) ** 0.5 if size > 0 else apart**0.5
-    return error if error == error and error != float("inf") else float("inf")
-
-
 def host(*results: torch.Tensor) -> list[torch.Tensor]:
     return [r.detach().double().cpu() for r in results]
 
@@ -154,14 +140,13 @@ def reference(work: Work) -> list[torch.Tensor]:
         step = torch_step(
             work, model, work.arguments(torch.float64), compile=None, fused=False, autocast=False
         )
-        return trained(work, model, step)
+        return trained(work, model, step)[0]
     with torch.no_grad():
         return host(work.model(torch.float64)(*work.arguments(torch.float64)))
 
 
 def has_maps(work: Work) -> bool:
-    convolutions = any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in work.case.model.modules())
-    return convolutions and any(x.dim() == 4 for x in work.inputs)
+    return any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in work.case.model.modules())
 
 
 def laid_out(work: Work, model: nn.Module, channels_last: bool) -> tuple[nn.Module, list[torch.Tensor]]:
@@ -206,7 +191,14 @@ def our_inference(work: Work) -> Side:
     exe(*work.inputs)
     synchronize(work)
     seconds = time.perf_counter() - start
-    return Side(_calls(work, exe), lambda: host(exe(*work.inputs)), seconds, exe)
+    run, result = _calls(work, exe)
+
+    def check() -> list[torch.Tensor]:
+        run()
+        synchronize(work)
+        return host(*result())
+
+    return Side(run, check, seconds, exe)
 
 
 def _threads(work: Work) -> int | None:
@@ -218,25 +210,33 @@ def _target(work: Work) -> dict[str, str]:
     return {"target": "cuda"} if work.device == "cuda" else {}
 
 
-def _calls(work: Work, exe: Any) -> Callable[[], object]:
-    """Into memory that is there; a model that does not read all of its inputs allocates its result."""
+def _calls(work: Work, exe: Any) -> tuple[Callable[[], object], Callable[[], list[torch.Tensor]]]:
+    """One call, and what it gave: into memory that is there; a model that does not read all of its inputs
+    allocates its result."""
     if work.device == "cpu" or len(exe.inputs) != len(work.inputs) or len(exe.outputs) != 1:
-        return lambda: exe(*work.inputs)
+        last: list[Any] = []
+
+        def run() -> None:
+            last[:] = [exe(*work.inputs)]
+
+        return run, lambda: [_tensor(x) for x in last]
     outputs = [torch.empty_like(exe(*work.inputs))]
     inputs = [x.contiguous() for x in work.inputs]
     stream = torch.cuda.current_stream()
-    return lambda: exe.run_into(inputs, outputs, stream=stream)
+    return lambda: exe.run_into(inputs, outputs, stream=stream), lambda: outputs
 
 
 # ---- training
 
 
-def trained(work: Work, model: nn.Module, step: Callable[[], Any]) -> list[torch.Tensor]:
-    """The losses of a few steps, and how the weights have changed since."""
+def trained(work: Work, model: nn.Module, step: Callable[[], Any]) -> tuple[list[torch.Tensor], float]:
+    """The losses of a few steps and how the weights have changed since; the seconds of the steps."""
     before = {name: p.double().cpu() for name, p in trained_parameters(work).items()}
+    start = time.perf_counter()
     losses = torch.stack([step().detach().double().cpu().reshape(()) for _ in range(STEPS)])
+    seconds = time.perf_counter() - start
     after = dict(model.named_parameters())
-    return [losses, *(after[name].detach().double().cpu() - was for name, was in before.items())]
+    return [losses, *(after[name].detach().double().cpu() - was for name, was in before.items())], seconds
 
 
 def torch_optimizer(work: Work, model: nn.Module, fused: bool) -> torch.optim.Optimizer:
@@ -298,9 +298,8 @@ def _inductor(function: Callable[..., Any]) -> Callable[..., Any]:
 def torch_training(work: Work, channels_last: bool, eager: bool = False) -> Side:
     model, inputs = laid_out(work, work.model(), channels_last)
     step = torch_step(work, model, inputs, None if eager else _inductor)
-    start = time.perf_counter()
-    found = trained(work, model, step)
-    return Side(step, lambda: found, time.perf_counter() - start)
+    found, seconds = trained(work, model, step)
+    return Side(step, lambda: found, seconds)
 
 
 def our_backend(work: Work) -> Side:
@@ -310,14 +309,12 @@ def our_backend(work: Work) -> Side:
     model = work.model()
 
     def compile(function: Callable[..., Any]) -> Callable[..., Any]:
-        torch._dynamo.reset()
         options = {"threads": work.threads} if work.device == "cpu" else {}
         return torch.compile(function, backend=aicf.torch.backend.aicf_backend, options=options)
 
     step = torch_step(work, model, work.inputs, compile)
-    start = time.perf_counter()
-    found = trained(work, model, step)
-    return Side(step, lambda: found, time.perf_counter() - start)
+    found, seconds = trained(work, model, step)
+    return Side(step, lambda: found, seconds)
 
 
 def our_step(work: Work) -> Side:
@@ -410,27 +407,6 @@ def onnxruntime_side(work: Work, path: Path) -> Side:
     return Side(lambda: peer(given), lambda: host(torch.from_numpy(peer(given)[0])), seconds)
 
 
-def openvino_side(work: Work, path: Path) -> Side:
-    import openvino
-
-    start = time.perf_counter()
-    hints = {
-        "INFERENCE_PRECISION_HINT": "f32",
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": work.threads,
-    }
-    compiled = openvino.compile_model(openvino.Core().read_model(path), "CPU", hints)
-    request = compiled.create_infer_request()
-    given = {i.name: x.numpy() for i, x in zip(work.case.inputs, work.inputs, strict=True)}
-    request.infer(given)
-    seconds = time.perf_counter() - start
-    return Side(
-        lambda: request.infer(given),
-        lambda: host(torch.from_numpy(next(iter(request.infer(given).values())))),
-        seconds,
-    )
-
-
 def our_onnx(work: Work, path: Path) -> Side:
     import aicf
 
@@ -446,7 +422,7 @@ def our_onnx(work: Work, path: Path) -> Side:
 
 
 def peer_names(work: Work) -> dict[str, Callable[[], Side]]:
-    """Peers that count; OpenVINO, where it is installed, has a column of its own."""
+    """Those that count."""
     problem, mode = work.problem, work.problem.mode
     if mode == "int8":
         return {"onnxruntime": lambda: onnxruntime_side(work, _file(work))}

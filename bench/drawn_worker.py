@@ -26,6 +26,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import torch  # noqa: E402
 from drawn_problems import Problem, families  # noqa: E402
+from drawn_report import OUR_TURN  # noqa: E402
 from drawn_sides import (  # noqa: E402
     FLOORS,
     TRAINING_FLOORS,
@@ -35,14 +36,13 @@ from drawn_sides import (  # noqa: E402
     our_side,
     peer_names,
     reference,
-    relative_error,
     synchronize,
     work_of,
 )
+from verdicts import errors, fault, usable  # noqa: E402
 
 ROUNDS = 40  # pairs of samples
 SAMPLE_SECONDS = 1.5e-3  # of the GPU's queue between two events
-OPENVINO = "openvino"
 
 
 def say(**record: Any) -> None:
@@ -117,39 +117,45 @@ class Prepared:
             torch.cuda.empty_cache()
         for name, found in self.found.items():
             record["errors"][name] = self.errors(found, expected)
+            if not all(usable(group) for group in record["errors"][name]):
+                worst = max(max(group) for group in record["errors"][name])
+                record["peers"][name] = {"failed": f"its own result is off by {worst:.2e}"}
+                del self.peers[name], record["errors"][name]
+        if not self.peers:
+            return record
         say(stage="ours", record=record)
         record["ours"] = {"failed": skip_ours} if skip_ours else self.make_ours(expected)
         if work.device == "cuda":
             torch.cuda.empty_cache()
         return record
 
-    def errors(self, found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[float]:
-        """Of training the losses' and the weights' changes; else one of the result."""
-        if not self.work.training:
-            return [relative_error(found, expected)]
-        return [relative_error(found[:1], expected[:1]), relative_error(found[1:], expected[1:])]
+    def errors(self, found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[list[float]]:
+        """By tensor: of the results; of training of the losses, then of each weight's change."""
+        each = errors(found, expected)
+        return [each[:1], each[1:]] if self.work.training else [each]
 
     def make_ours(self, expected: list[torch.Tensor]) -> dict[str, Any]:
         try:
             side = our_side(self.work)
-            errors = self.errors(side.check(), expected)
+            apart = self.errors(side.check(), expected)
         except (Exception, SystemExit) as error:
             return {"failed": reason(error)}
-        record: dict[str, Any] = {"compile_seconds": side.seconds, "error": errors}
-        if said := self.wrong(errors):
+        record: dict[str, Any] = {"compile_seconds": side.seconds, "error": apart}
+        if said := self.wrong(apart):
             return {**record, "failed": said}
         record["quick_us"] = quick_microseconds(self.work, side)
         self.ours = side
         return record
 
-    def wrong(self, errors: list[float]) -> str:
-        """Four times the error of torch's own, or the dtype's floor; NaN never passes."""
+    def wrong(self, apart: list[list[float]]) -> str:
+        """Beside the better peer, tensor by tensor."""
         dtype = self.work.problem.dtype
-        theirs = [min(row[i] for row in self.record["errors"].values()) for i in range(len(errors))]
         floors = [FLOORS[dtype], TRAINING_FLOORS.get(dtype, 0.0)]
-        for ours, peer, floor in zip(errors, theirs, floors, strict=False):
-            if not ours <= max(4 * peer, floor):
-                return f"wrong: error {ours:.2e}, torch's own {peer:.2e}, floor {floor:.0e}"
+        for i, (ours, floor) in enumerate(zip(apart, floors, strict=False)):
+            rows = [row[i] for row in self.record["errors"].values()]
+            theirs = [min(tensor) for tensor in zip(*rows, strict=True)]
+            if said := fault(ours, theirs, floor):
+                return said
         return ""
 
 
@@ -161,6 +167,10 @@ def timed(work: Work, prepared: Prepared, rounds: int) -> dict[str, list[float]]
         fastest = min(quick, key=quick.__getitem__)
         peers = {fastest: peers[fastest]}
     programs = {name: side.run for name, side in peers.items()}
+    for side in peers.values():
+        side.run()
+    synchronize(work)
+    say(stage=OUR_TURN)
     if prepared.ours is not None:
         programs["aicf"] = prepared.ours.run
     if work.device == "cuda":
@@ -240,7 +250,7 @@ def main() -> int:
         if not prepared.peers or not sys.stdin.readline():
             return 0
         synchronize(work)
-        say(stage="timing")
+        say(stage="timing: peer")
         samples = timed(work, prepared, options.rounds)
         say(timed=samples)
         say(kernels=kernels(work, prepared, options.cli, 40.0))

@@ -5,9 +5,9 @@ and with gradients: ours beside torch eager and, for a third drawn by the seed, 
 
 Operands are arguments on all sides, weights too. A gradient is one program: the op and the gradients of
 all its floats; ours is the graph of ATen's ops that torch traces for it. On a GPU every side is replayed as
-a CUDA Graph, ours as its own. Each result is compared with f64 first: it may be off by four times torch's own
-error, or the dtype's floor. Refusals, failures and wrong results count as 0.5, each ratio as at most 3. Needs
-torch.
+a CUDA Graph, ours as its own. Each result is compared with f64 first, tensor by tensor (verdicts.py).
+Refusals, failures and wrong results of ours count as 0.5, each ratio as at most 3. A row that torch cannot
+give is counted apart. An error after which the GPU is lost ends the sweep. Needs torch.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from drawn_sides import FLOORS, relative_error  # noqa: E402
+from drawn_sides import FLOORS  # noqa: E402
 from drawn_streams import Stream  # noqa: E402
 from machine import describe_machine, measured_tree, physical_cores, versions  # noqa: E402
 from sweep_ops import OPS, Operand, Sizes, SweepOp  # noqa: E402
+from verdicts import FAILED, errors, fault, geometric_mean, usable  # noqa: E402
+
+from bench.stats import ratios  # noqa: E402
 
 SIZES = 3
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 DEFAULT_DTYPES = {"cpu": ["f32"], "cuda": ["f16", "f32"]}
-FAILED, MOST = 0.5, 3.0
 PAUSE = 0.004  # between the programs of a round on a CPU: torch's idle threads spin for less
 
 Call = Callable[..., Any]
@@ -94,7 +96,17 @@ def ours(
     graph = our_graph(call, operands, gradient)
     exe = aicf.compile(graph, tuple(operands), device=device, threads=count, options=options)
     first = exe(*operands)
-    return (lambda: exe(*operands)), first
+    if device == "cpu" or len(exe.inputs) != len(operands):
+        return (lambda: exe(*operands)), first
+    outputs = [torch.empty_like(x) for x in leaves(first)]
+    inputs, stream = [x.contiguous() for x in operands], torch.cuda.current_stream()
+
+    def run() -> None:
+        exe.run_into(inputs, outputs, stream=stream)
+
+    run()
+    torch.cuda.synchronize()
+    return run, outputs
 
 
 def compiled(call: Call, operands: list[torch.Tensor], gradient: bool) -> Call:
@@ -104,14 +116,9 @@ def compiled(call: Call, operands: list[torch.Tensor], gradient: bool) -> Call:
     return lambda: run(*operands)
 
 
-def error_of(found: Any, reference: Any) -> float:
-    """Of floats; 1 where indices or flags differ in more than a thousandth: ties may be broken otherwise."""
-    a, b = leaves(found), leaves(reference)
-    exact = [(x, y) for x, y in zip(a, b, strict=True) if not y.is_floating_point()]
-    if any((x.cpu() != y.cpu()).double().mean() > 1e-3 for x, y in exact if y.numel()):
-        return 1.0
-    pairs = [(x, y) for x, y in zip(a, b, strict=True) if y.is_floating_point()]
-    return relative_error([x for x, _ in pairs], [y for _, y in pairs]) if pairs else 0.0
+def errors_of(found: Any, reference: Any) -> list[float]:
+    """By tensor; of indices and flags the share that differs."""
+    return errors(leaves(found), leaves(reference))
 
 
 def microseconds(programs: dict[str, Call], device: str, rounds: int) -> dict[str, list[float]]:
@@ -159,7 +166,23 @@ class Sweep:
                             print("op_sweep: no time for the rest", file=sys.stderr)
                             return self.done()
                         self.add(self.measure(op, index, dtype, gradient))
+                        if self.is_lost():
+                            print(
+                                f"op_sweep: the GPU is lost after {op.name}; go on with --ops",
+                                file=sys.stderr,
+                            )
+                            self.done()
+                            return 1
         return self.done()
+
+    def is_lost(self) -> bool:
+        if self.options.device == "cpu":
+            return False
+        try:
+            torch.cuda.synchronize()
+        except Exception:
+            return True
+        return False
 
     def measure(self, op: SweepOp, index: int, dtype: str, gradient: bool) -> dict[str, Any]:
         options = self.options
@@ -179,10 +202,14 @@ class Sweep:
         try:
             with torch.no_grad():
                 expected = peer(*[x.double() if x.is_floating_point() else x for x in inputs])
-                row["torch_error"] = error_of(peer(*inputs), expected)
+                row["torch_error"] = errors_of(peer(*inputs), expected)
                 programs = {"eager": replayed(lambda: peer(*inputs), device)}
-        except Exception as error:  # an op that torch has not in this dtype is no row
-            return row | {"left_out": f"torch: {str(error)[:200]}"}
+        except Exception as error:
+            said = f"torch: {str(error)[:200]}"
+            missing = isinstance(error, NotImplementedError) or "not implemented for" in said
+            return row | {"left_out" if missing else "peer_failed": said}
+        if not usable(row["torch_error"]):
+            return row | {"peer_failed": f"torch's own result is off by {max(row['torch_error']):.2e}"}
         with torch.no_grad():
             self.ours(row, programs, (call, inputs, gradient), expected)
             if options.compiled == "all" or (options.compiled == "third" and stream.below(3) == 0):
@@ -190,20 +217,32 @@ class Sweep:
                     programs["torch.compile"] = replayed(compiled(call, inputs, gradient), device)
                 except Exception as error:
                     row["torch_compile_failed"] = str(error)[:200]
-            row["samples_us"] = microseconds(programs, device, options.rounds)
+            self.time(row, programs)
         return row
+
+    def time(self, row: dict[str, Any], programs: dict[str, Call]) -> None:
+        """Torch's programs, then all in turns: what fails then is ours."""
+        device, rounds = self.options.device, self.options.rounds
+        theirs = {name: run for name, run in programs.items() if name != "aicf"}
+        row["samples_us"] = microseconds(theirs, device, 2 if "aicf" in programs else rounds)
+        if "aicf" not in programs:
+            return
+        try:
+            row["samples_us"] = microseconds(programs, device, rounds)
+        except Exception as error:
+            row["failed"] = f"while it was timed: {type(error).__name__}: {str(error)[:300]}"
 
     def ours(self, row: dict[str, Any], programs: dict[str, Call], what: Any, expected: Any) -> None:
         call, inputs, gradient = what
         options = self.options
         try:
             run, first = ours(call, inputs, gradient, options.device, options.threads)
-            row["error"] = error_of(first, expected)
+            row["error"] = errors_of(first, expected)
         except Exception as error:
             row["failed"] = f"{type(error).__name__}: {str(error)[:300]}"
             return
-        if not row["error"] <= max(4 * row["torch_error"], FLOORS[row["dtype"]]):
-            row["failed"] = f"wrong: error {row['error']:.2e}, torch's own {row['torch_error']:.2e}"
+        if said := fault(row["error"], row["torch_error"], FLOORS[row["dtype"]]):
+            row["failed"] = said
             return
         programs["aicf"] = run
 
@@ -225,8 +264,8 @@ def ratio(row: dict[str, Any]) -> float:
     """The better peer over ours."""
     if "failed" in row:
         return FAILED
-    ours = np.asarray(row["samples_us"]["aicf"])
-    return min(float(np.median(np.asarray(v) / ours)) for n, v in row["samples_us"].items() if n != "aicf")
+    samples = row["samples_us"]
+    return min(ratios(v, samples["aicf"]).median for n, v in samples.items() if n != "aicf")
 
 
 def title(row: dict[str, Any]) -> str:
@@ -235,18 +274,23 @@ def title(row: dict[str, Any]) -> str:
 
 
 def line(row: dict[str, Any]) -> str:
-    if "left_out" in row:
-        return f"  --    {title(row)}: {row['left_out']}"
+    if said := row.get("left_out") or row.get("peer_failed"):
+        return f"  --    {title(row)}: {said}"
     times = "  ".join(f"{n} {float(np.median(v)):.1f}" for n, v in row["samples_us"].items())
     failed = f"  FAILED: {row['failed']}" if "failed" in row else ""
     return f"{ratio(row):6.2f}  {title(row)}: {times} µs{failed}"
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    counted = [r for r in rows if "left_out" not in r]
+    counted = [r for r in rows if "left_out" not in r and "peer_failed" not in r]
+    apart = [sum(key in r for r in rows) for key in ("left_out", "peer_failed", "torch_compile_failed")]
+    not_there = (
+        f"{apart[0]} rows that torch has not in their dtype, {apart[1]} that it failed or has wrong itself, "
+        f"{apart[2]} without torch.compile, which failed"
+    )
     if not counted:
-        return "nothing was measured"
-    lines = ["", "worst of each op, below 1:"]
+        return f"nothing was measured; {not_there}"
+    lines = ["", not_there, "worst of each op, below 1:"]
     worst: dict[str, dict[str, Any]] = {}
     for row in sorted(counted, key=ratio, reverse=True):
         worst[f"{row['op']} {row['gradient']}"] = row
@@ -260,10 +304,10 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def means(rows: list[dict[str, Any]]) -> str:
-    ratios = [ratio(r) for r in rows]
-    mean = math.exp(sum(math.log(min(MOST, x)) for x in ratios) / len(ratios))
+    counted = [ratio(r) for r in rows]
     failed = sum("failed" in r for r in rows)
-    return f"{len(rows)} rows, geometric mean {mean:.3f}, worst {min(ratios):.2f}, {failed} failed"
+    mean = geometric_mean(counted)
+    return f"{len(rows)} rows, geometric mean {mean:.3f}, worst {min(counted):.2f}, {failed} failed"
 
 
 def main() -> int:

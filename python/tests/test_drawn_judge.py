@@ -1,0 +1,137 @@
+"""What the judge of drawn problems counts: right and wrong results, failures, caps, thirds, files gone on
+with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
+
+drawn = pytest.importorskip("drawn")
+import drawn_report as report  # noqa: E402
+from verdicts import FAILED, MOST, PEER_LIMIT, errors, fault, geometric_mean, usable  # noqa: E402
+
+INFINITE = float("inf")
+
+
+def test_results_of_zeros_and_of_nan_are_wrong_beside_any_peer_that_judges() -> None:
+    for peer in (0.0, 1e-3, PEER_LIMIT):
+        assert fault([1.0], [peer], 1e-2)
+        assert fault([INFINITE], [peer], 1e-2)
+        assert fault([float("nan")], [peer], 1e-2)
+
+
+def test_a_result_may_be_off_by_four_times_the_peers_error_or_the_floor() -> None:
+    assert not fault([3.9e-3], [1e-3], 1e-5)
+    assert fault([4.1e-3], [1e-3], 1e-5)
+    assert not fault([1e-2], [1e-6], 1e-2)
+
+
+def test_one_dead_tensor_among_many_is_seen() -> None:
+    assert "tensor 7" in fault([*[1e-3] * 7, 1.0], [1e-3] * 8, 1e-2)
+
+
+def test_a_peer_that_is_wrong_itself_judges_nothing() -> None:
+    assert not usable([INFINITE])
+    assert not usable([float("nan")])
+    assert not usable([0.5, 0.5, 1e-3])
+    assert usable([0.5, 1e-3, 1e-3])  # a gradient that is 0 but for rounding
+    assert not fault([0.9, 1e-3], [0.5, 1e-3], 1e-2)
+
+
+def test_errors_are_those_of_each_tensor() -> None:
+    torch = pytest.importorskip("torch")
+    big, small = torch.ones(1_000_000), torch.ones(64)
+    assert errors([big, 0 * small], [big, small]) == [0.0, 1.0]
+    assert errors([torch.full((2,), float("nan"))], [torch.ones(2)]) == [INFINITE]
+    assert errors([torch.tensor([1, 2, 3, 4])], [torch.tensor([1, 2, 3, 5])]) == [0.25]
+    with pytest.raises(ValueError, match="a result is"):
+        errors([small], [big])
+
+
+def record(peer: float, ours: float | None, **more: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"index": 0, "name": "net", "device": "cuda", "seconds": 1e-4, "errors": {}}
+    row |= {"peers": {"torch.compile": {"quick_us": peer, "compile_seconds": 8.0}}}
+    if ours is None:
+        return row | {"ours": {"failed": "crashed"}} | more
+    samples = {"torch.compile": [peer] * 3, "aicf": [ours] * 3}
+    row |= {"ours": {"compile_seconds": 2.0, "error": [[1e-3]]}, "samples_us": samples, "kernels": []}
+    return row | {"errors": {"torch.compile": [[1e-3]]}} | more
+
+
+def test_a_failure_counts_half_and_a_ratio_three_at_most() -> None:
+    assert report.ratio(record(100, None)) == FAILED == 0.5
+    assert geometric_mean([100.0]) == pytest.approx(MOST)
+    assert geometric_mean([4.0, 0.5]) == pytest.approx((MOST * 0.5) ** 0.5)
+
+
+def test_thirds_follow_from_the_peers_time() -> None:
+    assert [report.third(record(us, 1.0)) for us in (199, 201, 999, 1001)] == [
+        "short",
+        "middle",
+        "middle",
+        "long",
+    ]
+
+
+def test_the_summary_shows_losses_failures_replacements_and_what_was_cut() -> None:
+    rows = [record(100, 50), record(100, 200), record(100, None), {"peer_failed": "no kernel"}]
+    text = report.summary(rows, ["4 fastvit f16"])
+    assert text.index("0.500") < text.index("2.000")
+    assert "3 problems" in text and "1 failures of ours at 0.5, 1 of the peer replaced" in text
+    assert "cut for lack of time, in no mean: 4 fastvit f16" in text
+    assert "median 4.0" in text
+    assert "OURS FAILED" in report.shown(record(100, None))
+
+
+def run_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> drawn.Run:
+    """Of a file that a run on a CPU left, changed so."""
+    monkeypatch.setattr(drawn, "measured_tree", lambda: {"schema": 1, "commit": "a", "tree_changed": False})
+    options = argparse.Namespace(
+        seed=0, device="cpu", mode="inference", count=2, output=None, resume=None, seconds=9.0
+    )
+    old = drawn.Run(options).report | {"records": [{"seed": 0}]}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(old | changed))
+    options.resume = path
+    return drawn.Run(options)
+
+
+def test_a_file_of_the_same_commit_generator_and_versions_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_of(tmp_path, monkeypatch).report["records"] == [{"seed": 0}]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"commit": "b"}, {"generator": "0"}, {"versions": {}}, {"gpu": "another"}, {"tree_changed": True}],
+)
+def test_another_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        run_of(tmp_path, monkeypatch, **changed)
+    assert refused.value.code == 2
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    options = argparse.Namespace(
+        seed=0,
+        device="cpu",
+        mode="inference",
+        count=2,
+        output=None,
+        resume=tmp_path / "none.json",
+        seconds=9.0,
+    )
+    with pytest.raises(SystemExit) as refused:
+        drawn.Run(options)
+    assert refused.value.code == 2
