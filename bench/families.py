@@ -171,11 +171,11 @@ def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dic
             run, found = ours(case, operands, "f32")
             refused = fault_of(case, operands, found, name)
             if not refused:
-                microseconds_in_turns({"aicf": run}, 2, 2)
+                microseconds_in_turns({"aicf": run}, 2, 2, 0.0)
                 programs["aicf"] = run
         except Exception as error:
             refused = f"{type(error).__name__}: {str(error)[:300]}"
-        times = {n: float(np.median(v)) for n, v in microseconds_in_turns(programs, 3, 2).items()}
+        times = {n: float(np.median(v)) for n, v in microseconds_in_turns(programs, 3, 2, 0.0).items()}
         kept = sorted((n for n in programs if n != "aicf"), key=times.__getitem__)[:2]
         turns = {n: programs[n] for n in [*kept, *(["aicf"] if "aicf" in programs else [])]}
         queued = max(2, min(32, math.ceil(1000 / max(min(times.values()), 1.0))))

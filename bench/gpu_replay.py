@@ -16,7 +16,13 @@ SETTLING_SECONDS = 0.5
 
 
 def captured(program: Callable[[], object]) -> Callable[[], object]:
-    return _graph(program).replay
+    """Its replay. The graph holds addresses alone, so the replay keeps the program and its operands alive."""
+    graph = _graph(program)
+
+    def replay(_alive: Callable[[], object] = program) -> None:
+        graph.replay()
+
+    return replay
 
 
 def launches(program: Callable[[], object]) -> int:
@@ -64,14 +70,17 @@ def replay_microseconds(
 
 
 def microseconds_in_turns(
-    replays: Mapping[str, Callable[[], object]], rounds: int, queued: int
+    replays: Mapping[str, Callable[[], object]],
+    rounds: int,
+    queued: int,
+    settling: float = SETTLING_SECONDS,
 ) -> dict[str, list[float]]:
     """The same of several programs, a sample of each in every round, in the opposite order every other
     time: all of them meet the card equally warm and its clock equally low. Rounds before it has settled are
     not kept.
     """
     samples: dict[str, list[float]] = {name: [] for name in replays}
-    settled = time.perf_counter() + SETTLING_SECONDS
+    settled = time.perf_counter() + settling
     left, names = rounds, list(replays)
     while left > 0:
         keep = time.perf_counter() >= settled
