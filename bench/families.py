@@ -6,9 +6,10 @@ The limits are measured in the same run: the rate of a copy that fills the memor
 operands of their own, one graph, so that large cases do not find their operands in the L2 cache; 12 copies at
 most, so small cases do. Our rules that join independent calls stay off: they would join the copies.
 
-The library is what torch calls: cuBLASLt, cuDNN (its fastest algorithm, both layouts), flash attention,
-torch's own kernels. Ours is compared with torch's result first. A refusal, failure or wrong result of ours is
-shown and counts as 0.5 (verdicts.py). Needs torch with CUDA and aicf in the Python that runs this.
+The library is what torch calls: cuBLASLt, cuDNN (its fastest algorithm), flash attention, torch's own
+kernels. Maps come with channels first and last on both sides, and the faster counts. Ours is compared with
+torch's result first. A refusal, failure or wrong result of ours is shown and counts as 0.5 (verdicts.py).
+Needs torch with CUDA and aicf in the Python that runs this.
 
     python bench/families.py [FAMILY …] [--dtypes f16 f32] [--seconds 500] [--output out.json]
 """
@@ -59,18 +60,37 @@ def operands_of(case: Case, dtype: Any) -> list[list[Any]]:
     return [[made(kind, shape) for kind, shape in case.operands] for _ in range(copies)]
 
 
+def turned(values: Any, order: tuple[int, ...]) -> list[Any]:
+    """Those of four axes in another order, without a copy."""
+    return [x.permute(order) if x.dim() == 4 else x for x in values]
+
+
+FIRST_OF_LAST, LAST_OF_FIRST = (0, 3, 1, 2), (0, 2, 3, 1)  # channels
+
+
 def ours(
-    case: Case, operands: list[list[Any]], precision: str
+    case: Case, operands: list[list[Any]], precision: str, channels_last: bool
 ) -> tuple[Callable[[], object], list[torch.Tensor]]:
-    """All copies in one program of ours, and what it gave."""
+    """All copies in one program of ours, and what it gave. With channels last the program takes and gives
+    maps as [N, H, W, C], as the library's tensors of that layout lie in memory."""
     import aicf
 
     count = len(case.operands)
 
+    def of_maps(*values: Any) -> Any:
+        results = case.call(*turned(values, FIRST_OF_LAST))
+        if isinstance(results, torch.Tensor):
+            return turned([results], LAST_OF_FIRST)[0]
+        return turned(results, LAST_OF_FIRST)
+
+    call = of_maps if channels_last else case.call
+
     def program(*flat: Any) -> Any:
-        return tuple(case.call(*flat[i : i + count]) for i in range(0, len(flat), count))
+        return tuple(call(*flat[i : i + count]) for i in range(0, len(flat), count))
 
     flat = [x for each in operands for x in each]
+    if channels_last:
+        flat = [x.contiguous() for x in turned(flat, LAST_OF_FIRST)]
     options = {"target": "cuda", "skip_passes": JOINING}
     traced = case.traced
     if traced is not None:
@@ -92,14 +112,18 @@ def ours(
     outputs = [torch.empty_like(torch.as_tensor(y, device="cuda")) for y in leaves]
     stream = torch.cuda.current_stream()
     if len(exe.inputs) != len(flat) or len(exe.outputs) != len(outputs):
-        return lambda: exe(*flat), [torch.as_tensor(y) for y in leaves]
+        return lambda: exe(*flat), placed([torch.as_tensor(y) for y in leaves], channels_last)
 
     def run() -> None:
         exe.run_into(flat, outputs, stream=stream)
 
     run()
     torch.cuda.synchronize()
-    return run, outputs
+    return run, placed(outputs, channels_last)
+
+
+def placed(results: list[torch.Tensor], channels_last: bool) -> list[torch.Tensor]:
+    return turned(results, FIRST_OF_LAST) if channels_last else results
 
 
 def fault_of(case: Case, operands: list[list[Any]], found: list[torch.Tensor], dtype: str) -> str:
@@ -167,17 +191,21 @@ def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dic
         refused = ""
         if not programs:
             raise RuntimeError("no library takes the shape")
-        try:
-            run, found = ours(case, operands, "f32")
-            refused = fault_of(case, operands, found, name)
-            if not refused:
+        mine: dict[str, Callable[[], object]] = {}
+        for channels_last in (False, True) if case.maps else (False,):
+            try:
+                run, found = ours(case, operands, "f32", channels_last)
+                refused = refused or fault_of(case, operands, found, name)
                 microseconds_in_turns({"aicf": run}, 2, 2, 0.0)
-                programs["aicf"] = run
-        except Exception as error:
-            refused = f"{type(error).__name__}: {str(error)[:300]}"
-        times = {n: float(np.median(v)) for n, v in microseconds_in_turns(programs, 3, 2, 0.0).items()}
-        kept = sorted((n for n in programs if n != "aicf"), key=times.__getitem__)[:2]
-        turns = {n: programs[n] for n in [*kept, *(["aicf"] if "aicf" in programs else [])]}
+                mine["aicf, channels last" if channels_last else "aicf"] = run
+            except Exception as error:
+                refused = refused or f"{type(error).__name__}: {str(error)[:300]}"
+        if refused:
+            mine = {}
+        both = microseconds_in_turns(programs | mine, 3, 2, 0.0)
+        times = {n: float(np.median(v)) for n, v in both.items()}
+        kept = [*sorted(programs, key=times.__getitem__)[:2], *sorted(mine, key=times.__getitem__)[:1]]
+        turns = {n: (programs | mine)[n] for n in kept}
         queued = max(2, min(32, math.ceil(1000 / max(min(times.values()), 1.0))))
         samples = microseconds_in_turns(turns, rounds, queued) if turns else {}
     copies = len(operands)
@@ -185,7 +213,10 @@ def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dic
     least = 1e6 * max(moved / limits["copy"], case.flops / limits[name])
     record: dict[str, Any] = {"family": case.family, "case": case.name, "dtype": name, "copies": copies}
     record |= {"bytes": moved, "flops": case.flops, "limit_us": least, "refused": refused}
-    record["us"] = {n: [s / copies for s in values] for n, values in samples.items()}
+    record["us"] = {
+        n.split(",")[0] if n in mine else n: [s / copies for s in values] for n, values in samples.items()
+    }
+    record["layouts"] = {n: times[n] / copies for n in mine}  # ours in each, of three samples
     print(line(record), flush=True)
     return record
 

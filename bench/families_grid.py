@@ -33,7 +33,7 @@ class Case:
     call: Callable[..., Any]
     elements: float
     flops: float = 0.0
-    maps: bool = False  # the library runs in both layouts
+    maps: bool = False  # both sides run in both layouts
     peers: dict[str, Callable[..., Any]] = field(default_factory=dict)
     traced: Callable[..., Any] | None = None  # ours, over aicf.ops, where it is no op of torch
 
@@ -253,7 +253,8 @@ def attention() -> Iterator[Case]:
         def both(q: Any, k: Any, v: Any, dout: Any, call: Any = forward) -> Any:
             with torch.enable_grad():
                 operands = [x.detach().requires_grad_() for x in (q, k, v)]
-                return torch.autograd.grad(call(*operands), operands, dout)
+                out = call(*operands)
+                return out.detach(), *torch.autograd.grad(out, operands, dout)
 
         def both_by_cudnn(*operands: Any, call: Any = both) -> Any:
             with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
