@@ -95,7 +95,7 @@ def radiance_field(k: Sizes) -> Case:
     return Case(_Field(k["width"], k["depth"], k["octaves"]), [floats("x", k["rows"], 3)])
 
 
-class _Mixture(nn.Module):
+class _ActorCritic(nn.Module):
     """Actor and critic over one trunk, as in reinforcement learning."""
 
     def __init__(self, features: int, width: int, depth: int, actions: int) -> None:
@@ -119,7 +119,7 @@ class _Mixture(nn.Module):
     {"features": (8, 17, 60, 376), "actions": (2, 6, 17)},
 )
 def actor_critic(k: Sizes) -> Case:
-    model = _Mixture(k["features"], k["width"], k["depth"], k["actions"])
+    model = _ActorCritic(k["features"], k["width"], k["depth"], k["actions"])
     return Case(model, [floats("x", k["rows"], k["features"])])
 
 
@@ -342,8 +342,8 @@ def dilated(k: Sizes) -> Case:
 
 
 class _LogMel(nn.Module):
-    """Frames of a signal by a strided convolution with sines and cosines, power, mel bands, logarithm, and a
-    few convolutions over the picture that this gives."""
+    """Frames of a signal by a strided convolution with a basis (random here; sines and cosines in use),
+    power, mel bands, logarithm, and a few convolutions over the picture that this gives."""
 
     def __init__(self, window: int, hop: int, mels: int, width: int) -> None:
         super().__init__()

@@ -129,7 +129,7 @@ def segmentation(k: Sizes) -> Case:
     return _pictures(k, Plain(model))
 
 
-_variants("convmixer_like", "timm", "mixer_s32_224 mixer_s16_224", {"batch": BATCHES[:14], "side": (224,)})
+_variants("mlp_mixer", "timm", "mixer_s32_224 mixer_s16_224", {"batch": BATCHES[:14], "side": (224,)})
 _variants("ghostnet", "timm", "ghostnet_050 ghostnet_100")
 _variants("repvgg", "timm", "repvgg_a0 repvgg_a1 repvgg_b0")
 _variants("nfnet", "timm", "nfnet_l0 eca_nfnet_l0")
@@ -156,7 +156,7 @@ _variants(
 _variants("convnextv2", "timm", "convnextv2_atto convnextv2_femto convnextv2_pico")
 _variants("fastvit", "timm", "fastvit_t8 fastvit_t12", {"batch": BATCHES[:12], "side": (128, 192, 256)})
 _variants("pvt", "timm", "pvt_v2_b0 pvt_v2_b1", {"batch": BATCHES[:12], "side": (64, 96, 128, 160, 192, 224)})
-_variants("halo_and_attention_pool", "timm", "resnet26t seresnext26t_32x4d skresnet18 ecaresnet26t")
+_variants("resnet_attention", "timm", "resnet26t seresnext26t_32x4d skresnet18 ecaresnet26t")
 _sized(
     "vit_timm",
     "vit_tiny_patch16_224 vit_small_patch16_224 vit_small_patch32_224 deit3_small_patch16_224",
