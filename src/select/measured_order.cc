@@ -114,7 +114,7 @@ void add_product_features(const Product& p, const Candidate& candidate, const st
                std::min(blocks, 1.0), rounds(waves), rounds(blocks), log_of(steps), p.m / (row_tiles * rows),
                p.n / (column_tiles * columns), std::min(stages / steps, 2.0),
                log_of(steps * std::ceil(blocks)), log_of(steps * std::ceil(waves)));
-  features.add(sliced, c.resident > 1, is_ping_pong(c), hands_over_epilogue(c), keeps_x_stationary(c),
+  features.add(sliced, c.resident > 1, is_ping_pong(c), has_epilogue_warps(c), keeps_x_stationary(c),
                splits_in_cluster(c), p.half, p.tf32, simt || candidate.kernel == "conv_simt", wgmma, mma,
                is_tile(16, 16), is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
                is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);

@@ -142,7 +142,7 @@ TEST(JoinPairs, OnlyProductsOfOneX) {
 }
 
 // x · g + so many, times x · u + so many others.
-Program sums_that_meet(int of_g, int of_u) {
+Program product_of_sums(int of_g, int of_u) {
   Graph graph("main");
   const auto input = [&](const std::string& name, int64_t rows, int64_t columns) {
     return graph.add_input(name, {DType::f16, {Dim(rows), Dim(columns)}});
@@ -160,10 +160,10 @@ Program sums_that_meet(int of_g, int of_u) {
 }
 
 TEST(JoinPairs, AsManyOperandsAsAnEpilogueTakes) {
-  const std::vector<KernelCall> most = calls_of(sums_that_meet(10, 10), "sm_90", kAlways);
+  const std::vector<KernelCall> most = calls_of(product_of_sums(10, 10), "sm_90", kAlways);
   ASSERT_TRUE(joined(most));
   EXPECT_EQ(most[0].inputs.size() + most[0].outputs.size(), size_t{kMaxTileOperands});
-  EXPECT_FALSE(joined(calls_of(sums_that_meet(10, 11), "sm_90", kAlways)));
+  EXPECT_FALSE(joined(calls_of(product_of_sums(10, 11), "sm_90", kAlways)));
 }
 
 TEST(JoinPairs, ChoicesAndRecordsDecide) {

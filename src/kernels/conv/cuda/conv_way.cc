@@ -10,7 +10,7 @@ constexpr std::string_view kGathered = "gathered ", kBoxes = "boxes ";
 std::string_view fault_of(const ConvWay& way) {
   const MatmulWay& product = way.product;
   if (const std::string_view fault = fault_of(product); !fault.empty()) return fault;
-  if (product.split.kind == SplitKind::row || hands_over_epilogue(product))
+  if (product.split.kind == SplitKind::row || has_epilogue_warps(product))
     return "a convolution's tiles are stored by the warps that multiply";
   if (way.loads == ConvLoads::boxes)
     return is_wgmma(product) ? "" : "boxes of pixels are multiplied by wgmma";

@@ -152,7 +152,7 @@ std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int coun
   return variants_of(grouped, {MatmulFamily::wgmma});
 }
 
-bool takes_made_input(const CudaProblem& problem) {
+bool takes_prologue(const CudaProblem& problem) {
   const auto* way = std::get_if<MatmulWay>(&problem.way);
   if (way == nullptr || !matmul_family_fits(problem, MatmulFamily::wgmma)) return false;
   const MatmulView a = matmul_view(problem);

@@ -11,9 +11,9 @@
 namespace aicf {
 
 struct MatmulPlan {
-  // As asked, but for the schedule: an epilogue is handed over as halves only, and x is stationary only where
-  // its size is known and fits. A schedule that is not possible becomes the next plainer one; a pipeline that
-  // then has room for one more stage gets it.
+  // As asked, but for the schedule: dedicated warps get results as halves only, and x is stationary only
+  // where its size is known and fits. A schedule that is not possible becomes the next plainer one; a
+  // pipeline that then has room for one more stage gets it.
   MatmulWay way;
   MatmulView view;
   bool dual = false;         // two products of one x, whose columns alternate in the tile

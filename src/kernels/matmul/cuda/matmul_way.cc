@@ -36,7 +36,7 @@ bool take_split(WayWords& words, MatmulSplit& split) {
 MatmulSchedule take_schedule(WayWords& words) {
   if (words.take("alternate")) return MatmulSchedule::ping_pong;
   if (!words.take("handed")) return MatmulSchedule::cooperative;
-  return words.take("x stays") ? MatmulSchedule::stationary_x : MatmulSchedule::epilogue_handover;
+  return words.take("x stays") ? MatmulSchedule::stationary_x : MatmulSchedule::epilogue_warps;
 }
 
 std::string_view schedule_text(MatmulSchedule schedule) {
@@ -45,7 +45,7 @@ std::string_view schedule_text(MatmulSchedule schedule) {
       return "";
     case MatmulSchedule::ping_pong:
       return " alternate";
-    case MatmulSchedule::epilogue_handover:
+    case MatmulSchedule::epilogue_warps:
       return " handed";
     case MatmulSchedule::stationary_x:
       return " handed x stays";

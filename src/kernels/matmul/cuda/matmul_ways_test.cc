@@ -21,7 +21,7 @@ TEST(MatmulWays, blocks_of_several_tiles_hand_their_epilogue_over) {
   for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}})
     EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
   for (const MatmulWay& way : matmul_ways({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(hands_over_epilogue(way) && way.block_n == 192) << "one tile each";
+    EXPECT_FALSE(has_epilogue_warps(way) && way.block_n == 192) << "one tile each";
 }
 
 TEST(MatmulWays, x_is_stationary_where_k_is_short) {

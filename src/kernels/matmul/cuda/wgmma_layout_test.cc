@@ -46,12 +46,12 @@ CudaProblem problem_of(int64_t m, int64_t n, int64_t k, const TileProgram& progr
   return problem;
 }
 
-enum class Epilogue { few_rows, reduce_scatter, overlaid, handover, row, plain };
+enum class Epilogue { few_rows, reduce_scatter, overlaid, epilogue_warps, row, plain };
 
 Epilogue epilogue_of(const MatmulPlan& plan) {
   const MatmulWay& way = plan.way;
   if (row_blocks(way) > 0) return Epilogue::row;
-  if (hands_over_epilogue(way)) return Epilogue::handover;
+  if (has_epilogue_warps(way)) return Epilogue::epilogue_warps;
   if (sends_few_rows(plan.wgmma.x_rows, way)) return Epilogue::few_rows;
   if (!splits_in_cluster(way)) return Epilogue::plain;
   return reduce_scatters(way) ? Epilogue::reduce_scatter : Epilogue::overlaid;
@@ -73,7 +73,7 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
     case Epilogue::overlaid:
       EXPECT_EQ(host, 0);
       return;
-    case Epilogue::handover:
+    case Epilogue::epilogue_warps:
       text.use("Places", "Matmul::Places<Chunks>");
       return text.equal("Matmul::kWarps * (16 + Places::kPlaceBytes)", host);
     case Epilogue::row:

@@ -19,7 +19,7 @@ int64_t chunk_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
   // Places in wgmma_handed.cuh: all columns of the rows.
-  if (hands_over_epilogue(c))
+  if (has_epilogue_warps(c))
     return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * row_blocks(c) * 4 + 8);
@@ -43,7 +43,7 @@ int64_t product_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   return std::max({read, stages + epilogue, epilogue == 0 ? results : 0});
 }
 
-// The matrix instruction with x by `x_operands`, whose values `inputs` gives.
+// The matrix instruction with x by `x_operand`, whose values `inputs` gives.
 std::string multiply_text(const std::string& name, const std::string& parameters, DType dtype, int columns,
                           const std::string& x_operand, int x_count, const std::string& flags,
                           const std::string& inputs) {
@@ -107,8 +107,8 @@ int64_t stationary_x_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   return keeps_x_stationary(c) ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
 }
 
-int storing_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k) {
-  if (has_three_storing_warps(way)) return 3;
+int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k) {
+  if (has_three_epilogue_warps(way)) return 3;
   // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
   // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
   constexpr int64_t kLongest = 512;
@@ -136,8 +136,8 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
                               "aicf::Split::" + split + number(split_parts(c)) +
                               std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
-  if (hands_over_epilogue(c))
-    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storing_warps) + kept_steps + ">";
+  if (has_epilogue_warps(c))
+    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.epilogue_warps) + kept_steps + ">";
   if (tile.kept_bytes > 0)
     return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
            number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
@@ -152,8 +152,8 @@ int wgmma_most_stages(const MatmulWay& c, const WgmmaTile& tile) {
 
 CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
-  launch.block = hands_over_epilogue(c) ? (has_three_storing_warps(c) ? 384 : 512)
-                                        : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.block = has_epilogue_warps(c) ? (has_three_epilogue_warps(c) ? 384 : 512)
+                                       : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + stationary_x_bytes(c, tile);
   launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
@@ -175,7 +175,7 @@ std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k) {
                        "\"r\"(one)");
 }
 
-std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k) {
+std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k) {
   const auto number = [&](int i) { return "%" + std::to_string(columns / 2 + i); };
   const std::string x = "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
   return multiply_text("MultiplyMade", "uint32_t low, uint32_t high", dtype, columns, x, 4,
