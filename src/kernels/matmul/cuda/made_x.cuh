@@ -9,7 +9,7 @@
 
 namespace aicf {
 
-// What make_x of a copy is: rows that are neighbours of 16 bytes along k.
+// Make of a copy: rows that are neighbours of 16 bytes along k.
 template <class Operands>
 struct CopiedX {
   const Operands& o;

@@ -48,7 +48,7 @@ struct WgmmaMatmul {
   static constexpr bool kInCluster = kSplit == Split::kCluster, kAlongK = kYAlongK;
   using Few = FewRows<kParts, kQuadBlocks>;
   static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
-  // As deals_chunks in matmul_cuda_config.h says.
+  // As reduce_scatters in matmul_ways.h says.
   static constexpr bool kDealt = kInCluster && kWarpgroups == 2 && BN % 64 == 0 && kRowBlocks * (BN / 64) % kParts == 0 &&
                                  BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
