@@ -1,6 +1,6 @@
 // Which calls become the prologue of the one call that reads what they produce, on a GPU with clusters. Where
 // a region produces the few rows of a product (a norm, a gate), every block of the product computes them
-// itself (kernels/matmul/cuda/made_x.cuh); where rope_append produces the one query of attention to its
+// itself (kernels/matmul/cuda/wgmma_rs.cuh); where rope_append produces the one query of attention to its
 // cache, every block of attention rotates its heads (kernels/attention/cuda/roped.cuh). One call with both as
 // members takes the place of two.
 #include <algorithm>

@@ -7,7 +7,7 @@
 namespace aicf {
 
 CudaCode prologue_code(const KernelCall& call, const CodeContext& context) {
-  constexpr char kNamespace[] = "made";
+  constexpr char kNamespace[] = "prologue";
   const auto& joined = std::get<PrologueFusion>(call.what);
   const KernelCall &producer = *joined.producer, &consumer = *joined.consumer;
   const CudaProblem own = call_problem(producer, context), kernel = call_problem(call, context);

@@ -1,6 +1,6 @@
 // A kernel with the call that produces its first input as its prologue (prologue fusion): what its text needs
 // to know of that call, which every block recomputes. Products of few rows run a region over x
-// (matmul/cuda/made_x.cuh); attention over a cache rotates its queries and appends the step's row
+// (matmul/cuda/wgmma_rs.cuh); attention over a cache rotates its queries and appends the step's row
 // (attention/cuda/split.cuh). codegen/ makes these.
 #pragma once
 

@@ -96,6 +96,13 @@ std::vector<StagedCall> members_of(const KernelCall& call) {
   return members;
 }
 
+std::string current_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  const std::optional<Way> way =
+      slash == name.npos ? std::nullopt : parse_way(std::string_view(name).substr(slash + 1));
+  return way && is_named(*way) ? to_string(RunName{name.substr(0, slash), to_string(*way)}) : name;
+}
+
 std::string to_string(const RunName& name) {
   return name.way.empty() ? name.kernel : name.kernel + "/" + name.way;
 }

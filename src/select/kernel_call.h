@@ -165,6 +165,9 @@ struct RunName {
   std::string kernel, way = {};
 };
 std::string to_string(const RunName& name);
+// A name that a record or a caller holds, in today's words: that of a way of before is the way's
+// (kernels/way.h).
+std::string current_name(const std::string& name);
 
 // Names of plans and reports for calls that no single row runs.
 inline constexpr char kBundleKernel[] = "bundle", kProductGroup[] = "matmul_group";

@@ -168,8 +168,9 @@ TEST(JoinPairs, AsManyOperandsAsAnEpilogueTakes) {
 
 TEST(JoinPairs, ChoicesAndRecordsDecide) {
   const Program program = network({});
-  EXPECT_FALSE(joined(calls_of(
-      program, "sm_90", {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed"}})));
+  EXPECT_FALSE(joined(
+      calls_of(program, "sm_90",
+               {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"}})));
   const std::vector<KernelCall> forced =
       calls_of(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
   ASSERT_TRUE(joined(forced));
@@ -181,7 +182,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
     records.add_layer("test", {{key, choice, 1, 2, ""}});
     return calls_of(program, "sm_90", {}, &records);
   };
-  EXPECT_FALSE(joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed")));
+  EXPECT_FALSE(joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps")));
   const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
   ASSERT_TRUE(joined(calls));
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
@@ -190,7 +191,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
 
 TEST(JoinPairs, SaysWhy) {
   expect_told(told("join_pairs", network({})), "taken", "two products that meet in one kernel");
-  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed"};
+  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"};
   expect_told(told("join_pairs", network({}), {apart}), "refused", "wants one of the products apart");
 }
 

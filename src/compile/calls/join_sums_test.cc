@@ -123,7 +123,7 @@ TEST(JoinSums, OfOneResultOfAProduct) {
       1);
 }
 
-// One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.
+// One candidate of each way in which tiles are stored: cooperative, ping-pong, epilogue warps.
 std::vector<Candidate> ways(const Program& program) {
   std::vector<Candidate> found;
   std::array<bool, 4> seen{};

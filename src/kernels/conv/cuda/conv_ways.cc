@@ -93,10 +93,10 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
 
 // Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
 // often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
-std::vector<PricedMatmul> boxed_ways(const MatmulSizes& sizes, int arch) {
+std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch) {
   constexpr int64_t kShortDepth = 256;
   const MatmulWay narrow{
-      .unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 64, .stages = 3, .warpgroups = 2, .resident = 3};
+      .unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 64, .stages = 3, .warpgroups = 2, .occupancy = 3};
   const int64_t tiles = tile_count(sizes, narrow);
   const bool is_best = tiles >= 2 * kMultiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
   std::vector<PricedMatmul> ways;

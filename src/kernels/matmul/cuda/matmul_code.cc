@@ -140,8 +140,8 @@ class MatmulWriter {
   }
   std::string header_name() const {
     return row_blocks(way_) > 0              ? "row_epilogue"
-           : plan_.keeps_x                   ? "made_x"
-           : has_epilogue_warps(way_)        ? "wgmma_handed"
+           : plan_.keeps_x                   ? "wgmma_rs"
+           : has_epilogue_warps(way_)        ? "wgmma_epilogue_warps"
            : is_sliced(way_)                 ? "sliced"
            : way_.unit == MatmulUnit::single ? "single"
                                              : family_name();
@@ -155,13 +155,14 @@ class MatmulWriter {
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(way_.block_m) + "x" + std::to_string(way_.block_n);
     if (is_sliced(way_)) launch.function += "_sliced";
-    if (row_blocks(way_) > 0) launch.function += "_rows";
-    if (plan_.dual) launch.function += "_pair";
-    if (has_epilogue_warps(way_)) launch.function += keeps_x_stationary(way_) ? "_staying" : "_handed";
+    if (row_blocks(way_) > 0) launch.function += "_row_reduction";
+    if (plan_.dual) launch.function += "_dual";
+    if (has_epilogue_warps(way_))
+      launch.function += keeps_x_stationary(way_) ? "_stationary_x" : "_epilogue_warps";
     if (keeps_x_stationary(way_)) launch.grid[0] = ceildiv(a_.m, Dim(way_.block_m)) * Dim(plan_.row_blocks);
     if (role == Role::kSum) launch.function += "_sum";
     if (plan_.keeps_x) {
-      if (prologue_ != nullptr) launch.function += "_made";
+      if (prologue_ != nullptr) launch.function += "_prologue";
       launch.tensor_maps = {matmul_map(problem_, a_, 1, way_.block_n)};
       return launch;
     }
@@ -224,7 +225,7 @@ class MatmulWriter {
            (family_of(way_) == MatmulFamily::simt ? ", block_index" : "");
   }
 
-  // What made_x.cuh calls Make: a copy, or the member's blocks one after the other.
+  // What wgmma_rs.cuh calls Make: a copy, or the member's blocks one after the other.
   std::string make_text() {
     if (prologue_ == nullptr) return "  const aicf::CopiedX<Operands> make{operands};\n";
     const Prologue& prologue = *prologue_;

@@ -97,7 +97,7 @@ double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 
 // Blocks of a multiprocessor at a time.
 int64_t resident_blocks(const MatmulWay& c) {
-  return is_wgmma(c)                         ? c.resident
+  return is_wgmma(c)                         ? c.occupancy
          : family_of(c) == MatmulFamily::mma ? 2
          : c.unit == MatmulUnit::single      ? 8
                                              : 256 / c.block_m;
@@ -178,9 +178,9 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t blocks = tile_count(sizes, c) * split_parts(c);
-  const int64_t resident =
+  const int64_t occupancy =
       std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
-  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * resident));
+  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * occupancy));
   const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
   const double depth = static_cast<double>(sliced_depth(sizes, family_of(c))) / split_parts(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
@@ -188,7 +188,7 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                       : c.slices == 4                    ? kShortTf32
                       : sharing > 1                      ? kSharedTf32
                                                          : kSlicedTf32;
-  const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
+  const double warps = std::min(sharing, static_cast<double>(occupancy)) * c.slices;
   const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
@@ -226,13 +226,13 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                           results * (has_three_epilogue_warps(c) ? kThreeWarpsCycles : kEpilogueWarpsCycles))
                : products;
   };
-  const bool large = is_wgmma(c) && c.resident == 1;
+  const bool large = is_wgmma(c) && c.occupancy == 1;
   const double result_cycles = scattered         ? kScatteredResult
                                : is_ping_pong(c) ? kPingPongCycles
                                : large           ? kResultCycles
                                                  : kSmallResultCycles;
   const double broken_rows = is_wgmma(c) && sizes.n % 64 != 0 ? kBrokenResult : 1;
-  const double stored = results * broken_rows * result_cycles * sharing / (c.resident > 1 ? 2 : 1) /
+  const double stored = results * broken_rows * result_cycles * sharing / (c.occupancy > 1 ? 2 : 1) /
                         (splits_in_cluster(c) ? split_parts(c) : 1);
   // Of warpgroups in ping-pong, only the last one's epilogue is not behind another's products.
   double cycles = (waves - 1) * tile_of(running) + tile_of(last) +

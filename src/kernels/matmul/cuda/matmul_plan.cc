@@ -43,7 +43,7 @@ int threads_of(const MatmulWay& way, const WarpTile& warp) {
 int min_blocks_of(const MatmulWay& way) {
   // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
   if (is_sliced(way)) return way.slices >= 8 ? 2 : 12 / way.slices;
-  return is_wgmma(way) ? way.resident : 0;
+  return is_wgmma(way) ? way.occupancy : 0;
 }
 
 int64_t shared_bytes_of(const MatmulWay& way, DType dtype, int64_t result_bytes) {

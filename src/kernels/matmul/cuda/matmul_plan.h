@@ -18,7 +18,7 @@ struct MatmulPlan {
   MatmulView view;
   bool dual = false;         // two products of one x, whose columns alternate in the tile
   WarpTile warp;             // mma: results of a warp
-  bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (made_x.cuh)
+  bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (wgmma_rs.cuh)
   int tile_columns = 0;      // of the result
   Dim tiles;                 // of the result, of all batches
   Dim part_depth;            // of K, of one part of a split

@@ -132,7 +132,7 @@ TEST(MatmulEpilogueWarpsCuda, CompilesAndNeedsHalves) {
       c.problem.outputs[0].dtype = result;
       c.problem.program = &stores;
       const CudaCode code = matmul_code(c.problem, way);
-      EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
+      EXPECT_EQ(code.source.find("EpilogueWarpsMatmul") != std::string::npos, result == DType::f16);
       EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_epilogue_warps(way) ? 512 : 384);
       if (result == DType::f16) sources.push_back(code.source);
     }

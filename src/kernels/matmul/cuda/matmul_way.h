@@ -41,7 +41,8 @@ struct MatmulSplit {
 enum class MatmulSchedule : uint8_t {
   cooperative,     // the warpgroups of a block share each tile and store it
   ping_pong,       // they take whole tiles in turn
-  epilogue_warps,  // other warps run the epilogue of all tiles of a block but the last (wgmma_handed.cuh)
+  epilogue_warps,  // other warps run the epilogue of all tiles of a block but the last
+                   // (wgmma_epilogue_warps.cuh)
   stationary_x,    // the same, and a block has tiles of one row alone, whose x it keeps
 };
 
@@ -52,7 +53,7 @@ struct MatmulWay {
   int slices = 0;                  // of K among the warps of a block; 0: unsliced
   MatmulSplit split = {};
   int warpgroups = 0;  // wgmma: that compute
-  int resident = 1;    // wgmma: blocks of a multiprocessor at a time
+  int occupancy = 1;   // wgmma: blocks of a multiprocessor at a time
   MatmulSchedule schedule = MatmulSchedule::cooperative;
   bool operator==(const MatmulWay&) const = default;
 };

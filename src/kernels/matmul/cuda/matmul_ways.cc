@@ -21,7 +21,7 @@ MatmulSplit in_cluster(int parts) {
 std::vector<int> split_counts(const MatmulWay& c, int64_t k, int arch) {
   std::vector<int> splits{1};
   if (c.unit == MatmulUnit::single || is_ping_pong(c) || has_epilogue_warps(c) ||
-      (c.warpgroups > 1 && c.resident > 1))
+      (c.warpgroups > 1 && c.occupancy > 1))
     return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = family_of(c) == MatmulFamily::simt ? 1 : 2;  // that a part has at least
@@ -69,13 +69,13 @@ void set_stages(const MatmulSizes& sizes, MatmulWay& c) {
   } else if (sizes.m <= 64) {
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
     const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
-    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.resident) /
+    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.occupancy) /
                          ((loaded_rows(sizes, c) + c.block_n) * kStepBytes);
     // A few less, if the next launch's block then fits beside this one's: 16 x 4096 x 4096 took 11.1 us on an
     // H100 with 17 stages, 11.6 with 19. With half as many stages 64 x 4096 x 4096 took 12.6 in place
     // of 12.0.
     const int64_t stage = (loaded_rows(sizes, c) + c.block_n) * kStepBytes;
-    const int64_t beside = c.resident == 1 && split_parts(c) == 1 ? (kHalfOfAll - kEpilogue) / stage : 0;
+    const int64_t beside = c.occupancy == 1 && split_parts(c) == 1 ? (kHalfOfAll - kEpilogue) / stage : 0;
     const int64_t stages = std::min(wanted, room);
     c.stages = static_cast<int>(
         std::clamp<int64_t>(8 * beside >= 7 * stages ? std::min(stages, beside) : stages, 2, kMostStages));
@@ -95,7 +95,7 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulWay>& ways) {
     const int64_t kept = keeps_x(sizes, ways[i])    ? kept_x_bytes(sizes, ways[i], true)
                          : reduce_scatters(ways[i]) ? reduce_scatter_bytes(ways[i])
                                                     : 0;
-    const int64_t most = (kPipelineBytes / ways[i].resident - kept) / stage;
+    const int64_t most = (kPipelineBytes / ways[i].occupancy - kept) / stage;
     const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(ways[i]));
     for (const int64_t stages : {ways[i].stages / int64_t{2}, std::min(ways[i].stages * int64_t{2}, most)}) {
       if (stages < 2 || stages == ways[i].stages || has_epilogue_warps(ways[i]) ||
@@ -176,13 +176,13 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
   const auto mma = [](int m, int n, int stages) {
     return MatmulWay{.unit = MatmulUnit::mma, .block_m = m, .block_n = n, .stages = stages};
   };
-  const auto wgmma = [](int m, int n, int warpgroups, int stages, int resident) {
+  const auto wgmma = [](int m, int n, int warpgroups, int stages, int occupancy) {
     return MatmulWay{.unit = MatmulUnit::wgmma,
                      .block_m = m,
                      .block_n = n,
                      .stages = stages,
                      .warpgroups = warpgroups,
-                     .resident = resident};
+                     .occupancy = occupancy};
   };
   const auto scheduled = [&](MatmulSchedule schedule, int m, int n, int stages) {
     MatmulWay way = wgmma(m, n, 2, stages, 1);

@@ -65,7 +65,7 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
     case Epilogue::few_rows:
       return text.equal("Matmul::Few::kBytes", host);
     case Epilogue::reduce_scatter:
-      text.use("Parts", "aicf::WgmmaDealt<Matmul, Operands, Epilogue>");
+      text.use("Parts", "aicf::WgmmaReduceScatter<Matmul, Operands, Epilogue>");
       return text.equal(
           "Parts::kChunkBytes + 16 + (Parts::kParts - 1) * Parts::kOwn * Parts::kVectors * Parts::kThreads * "
           "16",
@@ -74,8 +74,8 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
       EXPECT_EQ(host, 0);
       return;
     case Epilogue::epilogue_warps:
-      text.use("Places", "Matmul::Places<Chunks>");
-      return text.equal("Matmul::kWarps * (16 + Places::kPlaceBytes)", host);
+      text.use("Buffers", "Matmul::ResultBuffers<Chunks>");
+      return text.equal("Matmul::kWarps * (16 + Buffers::kBufferBytes)", host);
     case Epilogue::row:
       text.use("Exchange", "Matmul::Part<Operands, Epilogue>::Exchange");
       return text.equal(chunks + " + Exchange::kBarriers * (8 + Exchange::kRows * 4 * " +
@@ -91,8 +91,8 @@ std::string layout_text(const CudaProblem& problem, const MatmulPlan& plan, cons
   text.use("Matmul", wgmma_type_text(plan.way, plan.wgmma));
   text.equal("Matmul::kStageBytes + 16", wgmma_stage_bytes(plan.way, plan.wgmma));
   text.equal("Matmul::kFewRows", sends_few_rows(plan.wgmma.x_rows, plan.way));
-  text.equal("Matmul::kDealt", reduce_scatters(plan.way));
-  text.equal("Matmul::kXStays", keeps_x_stationary(plan.way));
+  text.equal("Matmul::kReduceScatters", reduce_scatters(plan.way));
+  text.equal("Matmul::kStationaryX", keeps_x_stationary(plan.way));
   if (keeps_x_stationary(plan.way))
     text.equal("Matmul::kKeptBarriers + Matmul::kKeptBytes * " + std::to_string(plan.wgmma.kept_steps),
                stationary_x_bytes(plan.way, plan.wgmma));

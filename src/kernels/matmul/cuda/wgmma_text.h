@@ -13,7 +13,7 @@ namespace aicf {
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
 // and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
-// `struct MultiplyMade` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
+// `struct MultiplyRs` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
 // with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
 std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k);
 
@@ -23,8 +23,8 @@ struct WgmmaTile {
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
   bool early_x = false;    // x is read before the wait, too (CudaWindow::ready)
-  int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
-  int kept_steps = 0;      // of K, where x is stationary (wgmma_handed.cuh)
+  int64_t kept_bytes = 0;  // of x where every block keeps it (wgmma_rs.cuh); 0: it comes in stages
+  int kept_steps = 0;      // of K, where x is stationary (wgmma_epilogue_warps.cuh)
   bool own_part = true;    // of K, in what is kept
   bool half_tile = true;   // the epilogue takes the results as halves
   int own_bytes = 0;       // of a group's epilogue, that it reads for each result
