@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks what the docs name against the tree: files and links, error codes, environment variables.
 
-A path or source file in backticks and a link must exist, an error code must stand in errors.def,
+A path or source file in backticks and a link must exist, and so must a source file that a comment of the C++
+and CUDA sources names; an error code must stand in errors.def,
 docs/environment.md must list exactly the variables that the code reads, docs/architecture/calls.md every
 pass over calls, the pages of bench/ and examples/ every program there, docs/README.md every page of docs/,
 and some text each file of bench/results/, which says of which commit, when, by what, on what and with
@@ -28,6 +29,8 @@ LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 ROOTS = ("", "src/", "include/")
 PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|inc|py|sh|json|json\.xz|csv|csv\.xz|md|txt))`")
 BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
+COMMENT = re.compile(r"//.*")
+SOURCE = re.compile(r"(?<![\w./<*-])((?:[\w-]+/)*[\w-]+\.(?:cc|h|cuh|def|inc|py))\b")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)(?:\.xz)?\b")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
@@ -39,7 +42,7 @@ MEASURED = re.compile(
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # Headers of libraries that the docs name.
-FOREIGN = {"nvtx3/nvToolsExt.h"}
+FOREIGN = {"nvtx3/nvToolsExt.h", "dlpack.h"}
 
 # How a variable is read: in C++ by a few functions, in Python from os.environ, in scripts as ${NAME:-value}.
 READ = {
@@ -93,6 +96,15 @@ def check_page(page, files, codes):
             yield f"{page}: the link {link} leads nowhere"
     for code in sorted(set(CODE.findall(text)) - codes):
         yield f"{page}: no error has the code {code}"
+
+
+def check_comments(name, text, files):
+    """A source file that a comment names exists: by its path or the end of it, or by its name alone."""
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = COMMENT.search(line)
+        for path in SOURCE.findall(comment[0]) if comment else ():
+            if path not in FOREIGN and not any(("/" + file).endswith("/" + path) for file in files):
+                yield f"{name}:{number}: there is no {path}"
 
 
 def variables_read(files):
@@ -225,6 +237,9 @@ def main():
     ]
     for page in sorted(name for name in files if name.endswith(".md")):
         problems += check_page(page, set(files), codes)
+    sources = [name for name in files if name.endswith((".cc", ".h", ".cuh", ".def", ".inc"))]
+    for name in sources:
+        problems += check_comments(name, (ROOT / name).read_text(encoding="utf-8"), files)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

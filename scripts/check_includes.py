@@ -32,7 +32,7 @@ PARTIAL = {
     | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/library_call.h"},
     ("calls", "kernels"): {"kernels/cuda_kernel.h", "kernels/custom_kernel.h", "kernels/tile_program.h"}
     | {"kernels/kernel.h"}
-    | {"kernels/control/control_code.h", "kernels/made_input.h", "kernels/product_group.h"},
+    | {"kernels/control/control_code.h", "kernels/prologue.h", "kernels/product_group.h"},
     ("calls", "select"): {
         "select/call_program.h",
         "select/choose.h",
@@ -43,7 +43,7 @@ PARTIAL = {
         "select/region_codegen.h",
     },
     ("codegen", "kernels"): LAUNCH
-    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/made_input.h"}
+    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/prologue.h"}
     | {"kernels/product_group.h"},
     ("codegen", "select"): {"select/call_program.h", "select/cuda_problem.h", "select/layout.h"},
     ("codegen", "calls"): {"calls/bundle_calls.h", "calls/call_code.h", "calls/group_products.h"},

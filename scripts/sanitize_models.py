@@ -114,10 +114,10 @@ CASES = [
         left_out={"synccheck": "it takes threads in bodies of conditional nodes for divergent"},
     ),
     Case("loop-body", loop_body(40, 72)),
-    way("linear-x-stays", 2048, 128, 3072, "128x192 stages 3 warpgroups 2 handed x stays"),
-    way("linear-handed", 2048, 128, 3072, "128x192 stages 4 warpgroups 2 handed"),
-    way("linear-handed-to-three", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 handed"),
-    way("linear-dealt", 200, 1096, 1000, "128x128 stages 5 splits 2 cluster warpgroups 2"),
+    way("linear-stationary-x", 2048, 128, 3072, "128x192 stages 3 warpgroups 2 epilogue-warps stationary-x"),
+    way("linear-epilogue-warps", 2048, 128, 3072, "128x192 stages 4 warpgroups 2 epilogue-warps"),
+    way("linear-three-epilogue-warps", 2048, 256, 2304, "128x256 stages 3 warpgroups 2 epilogue-warps"),
+    way("linear-reduce-scatter", 200, 1096, 1000, "128x128 stages 5 splits 2 cluster warpgroups 2"),
     *(Case(f"linears-early-{rows}", early_linears(rows)) for rows in (1, 16, 64, 256)),
     *(Case(f"attention-{n}x{depth}", attention(n, depth)) for n, depth in ((700, 64), (300, 128))),
     Case("attention-50x32", attention(50, 32), ("--choose", "*=attention_wgmma/split 16x128")),
@@ -148,10 +148,10 @@ CASES = [
     Case("block", traced.block, (), {"ids": "0..499", "labels": "0..499"}, True),
     Case("norm", traced.norm, traced=True),
     Case("gradients-of-layers", traced.gradients_of_layers, traced=True),
-    # By the warps that multiply, in turns with others', and where tiles are handed on.
+    # By the warps that multiply, all at a time and in ping-pong, and by epilogue warps.
     Case("sums-in-groups", traced.sums_in_groups(2048, 1000, 776, 4), traced=True),
-    Case("sums-in-groups-alternate", traced.sums_in_groups(1024, 1024, 1024, 6), traced=True),
-    Case("sums-in-groups-handed", traced.sums_in_groups(2048, 768, 768, 9), traced=True),
+    Case("sums-in-groups-ping-pong", traced.sums_in_groups(1024, 1024, 1024, 6), traced=True),
+    Case("sums-in-groups-epilogue-warps", traced.sums_in_groups(2048, 768, 768, 9), traced=True),
     Case("updates-in-groups", traced.updates_in_groups, traced=True),
     Case("linear-loss", traced.linear_loss, (), {"labels": "0..999"}, True),
 ]

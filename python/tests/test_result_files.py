@@ -1,4 +1,4 @@
-"""What scripts/check_docs.py asks of files of results and of the manual, on files that do not have it."""
+"""What scripts/check_docs.py asks of files of results, of the manual and of comments, on some without it."""
 
 from __future__ import annotations
 
@@ -83,3 +83,12 @@ def test_a_page_opens_with_what_it_is_for(checks: Any) -> None:
     assert len(list(checks.check_opening("docs/x.md", "# X\n"))) == 1
     assert list(checks.check_opening("docs/measurements/x.md", "# X\n\n2026-11-23, one H100.\n")) == []
     assert len(list(checks.check_opening("docs/measurements/x.md", "# X\n\nOne H100.\n"))) == 1
+
+
+def test_comments_name_files_that_exist(checks: Any) -> None:
+    files = ["src/kernels/way.h", "src/kernels/matmul/cuda/wgmma.cuh"]
+    sound = "int a;  // as way.h, matmul/cuda/wgmma.cuh and src/kernels/way.h say; in each *_isa.cc\n"
+    assert list(checks.check_comments("src/x.cc", sound, files)) == []
+    for gone in ("gone.h", "matmul/way.h", "src/way.h"):
+        text = f'// One.\n#include "y.h"\n// As {gone} says.\n'
+        assert list(checks.check_comments("src/x.cc", text, files)) == [f"src/x.cc:3: there is no {gone}"]

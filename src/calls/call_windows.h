@@ -11,12 +11,12 @@
 namespace aicf {
 
 // Whether one of the windows is of this value.
-inline bool meets(const std::vector<Window>& windows, ValueId root) {
+inline bool has_root(const std::vector<Window>& windows, ValueId root) {
   return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
 }
 // Whether both have windows of one value.
-inline bool meet(const std::vector<Window>& a, const std::vector<Window>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Window& w) { return meets(b, w.root); });
+inline bool share_root(const std::vector<Window>& a, const std::vector<Window>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Window& w) { return has_root(b, w.root); });
 }
 // Whether windows of two lists differ in their values alone.
 inline bool same_form(const std::vector<Window>& a, const std::vector<Window>& b) {

@@ -110,8 +110,8 @@ class ProductGrouper {
 
   void refuse_all(const std::vector<size_t>& alike, const std::vector<double>& times,
                   const std::vector<size_t>& last) const {
-    const bool may_meet = last[0] >= alike[1];
-    site_.refuse(alike, may_meet ? format_fixed(times[2], 1) + " us for two together, " +
+    const bool may_move = last[0] >= alike[1];
+    site_.refuse(alike, may_move ? format_fixed(times[2], 1) + " us for two together, " +
                                        format_fixed(2 * times[1], 1) + " us apart"
                                  : "'" + origin_text(site_.call(alike[0])) + "' cannot pass '" +
                                        origin_text(site_.call(last[0] + 1)) + "'");

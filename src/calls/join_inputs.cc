@@ -1,6 +1,6 @@
 // Which calls become the prologue of the one call that reads what they produce, on a GPU with clusters. Where
 // a region produces the few rows of a product (a norm, a gate), every block of the product computes them
-// itself (kernels/matmul/cuda/made_x.cuh); where rope_append produces the one query of attention to its
+// itself (kernels/matmul/cuda/wgmma_rs.cuh); where rope_append produces the one query of attention to its
 // cache, every block of attention rotates its heads (kernels/attention/cuda/roped.cuh). One call with both as
 // members takes the place of two.
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "calls/bundle_calls.h"
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
-#include "kernels/made_input.h"
+#include "kernels/prologue.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
 
@@ -36,10 +36,10 @@ bool is_prologue(const KernelCall& producer, const KernelCall& consumer, const S
 }
 
 Decision takes_region(const KernelCall& region, const KernelCall& product, const CodeContext& context) {
-  if (!takes_made_input(call_problem(product, context)))
+  if (!takes_prologue(call_problem(product, context)))
     return Decision::no("no block of " + to_string(row_call(product)->way) + " can compute its rows");
   const CudaCode code = call_code(region, context, true);
-  if (!joins_bundle(code) || code.launches[0].block > kMadeThreads ||
+  if (!joins_bundle(code) || code.launches[0].block > kPrologueThreads ||
       bounds(code.launches[0].grid[0], context.ranges).hi > kMostBlocks)
     return Decision::no("the region wants more than a block of the product has");
   return {};
@@ -62,7 +62,7 @@ Decision may_take(const JoinSite& site, size_t producer_at, size_t consumer_at) 
                                    [&](const Window& w) { return w.root == root; });
   if (reads != 1 || !same_row(producer.outputs[0], consumer.inputs[0]))
     return Decision::no("the input is not read row by row as it is produced");
-  if (meet(producer.inputs, consumer.outputs))
+  if (share_root(producer.inputs, consumer.outputs))
     return Decision::no("the results overwrite what the input comes from");
   if (!site.legality().may_move(producer_at, consumer_at - 1)) return {};  // the site says why
   return is_region(producer) ? takes_region(producer, consumer, site.context())
@@ -78,7 +78,7 @@ KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer)
   call.origins = united_origins(producer, consumer);
   call.reason = "makes its first input itself; " + consumer.reason;
   call.choice = consumer.choice;
-  call.what = JoinedInput{producer, consumer};
+  call.what = PrologueFusion{producer, consumer};
   return call;
 }
 

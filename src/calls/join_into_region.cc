@@ -36,7 +36,7 @@ void join_into_region(JoinSite& site, size_t at, const RegionJoin& join) {
   const KernelCall& reader = site.call(*region);
   Decision decision = site.needed_by_none_but(result.root, {*region});
   if (decision) decision = join.takes(reader, call, site.graph());
-  if (decision && meet(call.inputs, reader.outputs))
+  if (decision && share_root(call.inputs, reader.outputs))
     decision = Decision::no("the region overwrites what the rows come from");
   if (!decision) return site.refuse(both, decision.why());
   site.offer({.remove = both, .insert = region_with(call, reader, join), .at = *region});

@@ -191,7 +191,7 @@ class PairJoin {
           return d;
       // Only the thread that made them has seen the products.
       for (const Window& w : half->outputs)
-        if (half->call != at_ && meets(g.inputs, w.root))
+        if (half->call != at_ && has_root(g.inputs, w.root))
           return Decision::no("a product is read a second time");
     }
     return {};
@@ -233,7 +233,7 @@ class PairJoin {
       const Window& w = joined.inputs[i];
       const bool is_matrix = i <= kMatrices;
       if (!is_matrix && !covers(w)) return Decision::no("an operand does not cover the result");
-      if (meets(joined.outputs, w.root) &&
+      if (has_root(joined.outputs, w.root) &&
           (is_matrix || std::find(joined.outputs.begin(), joined.outputs.end(), w) == joined.outputs.end()))
         return Decision::no("a result overwrites what other threads read");
     }

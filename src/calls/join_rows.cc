@@ -53,7 +53,7 @@ Decision merge_operands(RowEpilogue& e) {
   e.from = static_cast<size_t>(std::find(results.begin(), results.end(), *middle) - results.begin());
   // Only the thread that made them has seen the product's results.
   for (size_t i = 0; i < e.inputs.size(); ++i)
-    if (i != e.middle && meets(results, e.inputs[i].root))
+    if (i != e.middle && has_root(results, e.inputs[i].root))
       return Decision::no("the region reads the product twice");
   return {};
 }

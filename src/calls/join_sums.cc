@@ -123,7 +123,8 @@ Decision takes_along(const KernelCall& product, const KernelCall& sums, const Ti
   if (std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0])) ==
       product.outputs.end())
     return Decision::no("the sums are of no whole result");
-  if (meets(product.inputs, sums.outputs[0].root)) return Decision::no("the product reads what they replace");
+  if (has_root(product.inputs, sums.outputs[0].root))
+    return Decision::no("the product reads what they replace");
   if (product.inputs.size() + product.outputs.size() >= static_cast<size_t>(kMaxTileOperands) ||
       program.registers.size() >= kMaxTileRegisters)
     return Decision::no("the product's program has too many operands or registers");

@@ -28,7 +28,7 @@ constexpr double kMostSeen = 0.5;
 bool updates_are_apart(const std::vector<KernelCall>& calls) {
   for (const KernelCall& one : calls)
     for (const KernelCall& other : calls)
-      if (&one != &other && (meet(one.outputs, other.inputs) || meet(one.outputs, other.outputs)))
+      if (&one != &other && (share_root(one.outputs, other.inputs) || share_root(one.outputs, other.outputs)))
         return false;
   return true;
 }
@@ -101,7 +101,7 @@ class UpdateJoin {
     if (!is_pointwise_region(call, site_.graph()) || !is_region_that_reads(call, gradient)) return false;
     const auto has_its_sizes = [&](const Window& w) { return w.sizes == gradient.sizes; };
     const auto is_in_step = [&](const Window& w) {
-      return !meets(call.outputs, w.root) ||
+      return !has_root(call.outputs, w.root) ||
              std::find(call.outputs.begin(), call.outputs.end(), w) != call.outputs.end();
     };
     const auto is_variable = [&](const Window& w) {
@@ -125,7 +125,7 @@ class UpdateJoin {
       const KernelCall& own = site_.call(updates_[i]);
       if (!is_like_first(own) || !(own.inputs[middle_] == products_[i].outputs[0]))
         return Decision::no("the updates of its members differ");
-      if (meet(products_[i].inputs, own.outputs))
+      if (share_root(products_[i].inputs, own.outputs))
         return Decision::no("the update overwrites a matrix of the product");
       members.push_back(joined_member(products_[i], own));
       add_member(members.back(), joined);
@@ -200,7 +200,7 @@ class UpdateJoin {
     };
     for (const size_t update : updates_) {
       for (const Window& w : site_.call(update).inputs)
-        if (!meets(product_.outputs, w.root)) add(legality.writers(w.root), update);
+        if (!has_root(product_.outputs, w.root)) add(legality.writers(w.root), update);
       for (const Window& w : site_.call(update).outputs) {
         add(legality.readers(w.root), update);
         add(legality.writers(w.root), update);

@@ -148,7 +148,8 @@ size_t Legality::last_place(size_t from) const {
 }
 
 bool must_keep_order(const KernelCall& a, const KernelCall& b) {
-  return meet(a.outputs, b.inputs) || meet(a.outputs, b.outputs) || meet(a.inputs, b.outputs);
+  return share_root(a.outputs, b.inputs) || share_root(a.outputs, b.outputs) ||
+         share_root(a.inputs, b.outputs);
 }
 
 bool must_keep_order_by_byte(const KernelCall& a, const KernelCall& b) {

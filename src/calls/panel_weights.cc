@@ -42,8 +42,8 @@ Window by_panels(const Window& y) {
 
 // The product of a call: of one with a prologue, the second member.
 const KernelCall& panel_product(const KernelCall& call) {
-  const auto* joined = std::get_if<JoinedInput>(&call.what);
-  return joined != nullptr ? *joined->taker : call;
+  const auto* joined = std::get_if<PrologueFusion>(&call.what);
+  return joined != nullptr ? *joined->consumer : call;
 }
 
 // Who reads the weights of all graphs, by the weights' names.
@@ -143,7 +143,8 @@ class GraphPanels {
           continue;
         }
         call.inputs[i] = stored(call.inputs[i], call.origins);
-        if (auto* joined = std::get_if<JoinedInput>(&call.what)) joined->taker->inputs[i] = call.inputs[i];
+        if (auto* joined = std::get_if<PrologueFusion>(&call.what))
+          joined->consumer->inputs[i] = call.inputs[i];
         site_.report({origin_text(call)}, true, "reads '" + name + "' in panels");
       }
   }

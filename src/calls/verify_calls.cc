@@ -117,12 +117,12 @@ class CallVerifier {
               "its members run in several ways", &call);
     }
   }
-  void check_what(const JoinedInput& joined, const KernelCall& call) const {
-    const KernelCall &maker = *joined.maker, &taker = *joined.taker;
+  void check_what(const PrologueFusion& joined, const KernelCall& call) const {
+    const KernelCall &producer = *joined.producer, &consumer = *joined.consumer;
     check_members(call);
-    require(row_call(maker) != nullptr && row_call(taker) != nullptr, "a part of it is no row", &call);
-    require(!taker.inputs.empty() && meets(maker.outputs, taker.inputs[0].root),
-            "its taker does not read what its maker writes", &call);
+    require(row_call(producer) != nullptr && row_call(consumer) != nullptr, "a part of it is no row", &call);
+    require(!consumer.inputs.empty() && has_root(producer.outputs, consumer.inputs[0].root),
+            "its consumer does not read what its producer writes", &call);
   }
   void check_what(const ControlRun& control, const KernelCall& call) const {
     require(!control.bodies.empty(), "it has no body", &call);

@@ -13,8 +13,8 @@
 // - Programs: a row's program is there, plays the role that the row has for it, and its operands are those of
 //   the call from its first one on; of an epilogue, behind the sums of the row's products.
 // - Members: calls by themselves, whose operands are those of the whole, each at least once; stages ascend
-//   from 0. Those of a group run one row in one way; of an input that is made inside, the taker reads what
-//   the maker writes.
+//   from 0. Those of a group run one row in one way; of a prologue fusion, the consumer reads what
+//   the producer writes.
 #pragma once
 
 #include <string>

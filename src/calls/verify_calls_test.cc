@@ -289,24 +289,26 @@ TEST(VerifyCalls, MembersOfAGroupRunOneRowInOneWay) {
 TEST(VerifyCalls, TheTakerOfAnInputReadsWhatItsMakerWrites) {
   struct Case {
     const char* told;
-    std::function<void(KernelCall& maker, KernelCall& taker)> change;
+    std::function<void(KernelCall& producer, KernelCall& consumer)> change;
   };
   const std::vector<Case> cases = {
       {"", [](KernelCall&, KernelCall&) {}},
-      {"its taker does not read what its maker writes",
-       [](KernelCall& maker, KernelCall& taker) { std::swap(maker, taker); }},
-      {"its taker does not read what its maker writes",
-       [](KernelCall&, KernelCall& taker) { taker.inputs[0].root = 0; }},
-      {"a part of it is no row", [](KernelCall& maker, KernelCall&) { maker.what = CustomRun{.op = "f"}; }},
-      {"a part of it is no row", [](KernelCall&, KernelCall& taker) { taker.what = CustomRun{.op = "f"}; }},
+      {"its consumer does not read what its producer writes",
+       [](KernelCall& producer, KernelCall& consumer) { std::swap(producer, consumer); }},
+      {"its consumer does not read what its producer writes",
+       [](KernelCall&, KernelCall& consumer) { consumer.inputs[0].root = 0; }},
+      {"a part of it is no row",
+       [](KernelCall& producer, KernelCall&) { producer.what = CustomRun{.op = "f"}; }},
+      {"a part of it is no row",
+       [](KernelCall&, KernelCall& consumer) { consumer.what = CustomRun{.op = "f"}; }},
   };
   for (const Case& c : cases) {
     CallProgram program = selected();
     std::vector<KernelCall>& calls = program.graphs[0].calls;
-    KernelCall maker = calls[0], taker = calls[1];
-    c.change(maker, taker);
+    KernelCall producer = calls[0], consumer = calls[1];
+    c.change(producer, consumer);
     calls.erase(calls.begin());
-    calls[0] = call_of(JoinedInput{maker, taker});
+    calls[0] = call_of(PrologueFusion{producer, consumer});
     const std::string text = told(program);
     if (*c.told == '\0')
       EXPECT_EQ(text, "");

@@ -37,7 +37,8 @@ class BundleWriter {
       for (size_t i = 0; i < launches_.size(); ++i) add_early_inputs(i);
     std::string body = launch_.early_inputs.empty() ? kWaitText : "";
     for (int stage = 0; stage < stages; ++stage)
-      body += (stage == 0 ? "" : "aicf::meet<" + std::to_string(blocks_) + ">();\n") + stage_text(stage);
+      body +=
+          (stage == 0 ? "" : "aicf::stage_barrier<" + std::to_string(blocks_) + ">();\n") + stage_text(stage);
     launch_.params = params_.dims();
     CudaProblem problem = cuda_problem(bundle_, context_.target.arch, context_.ranges);
     // What one member writes the next one reads, so no pointer is alone.
@@ -208,7 +209,7 @@ class BundleWriter {
   CudaParams params_;
   CudaLaunch launch_;
   int compile_cost_ = 0;                // of the texts
-  int blocks_ = 0;                      // that all stages are dealt to; 0: one stage
+  int blocks_ = 0;                      // over which all stages are distributed; 0: one stage
   std::vector<std::string> functions_;  // of the members
   std::vector<CudaLaunch> launches_;
   std::vector<bool> any_sizes_;  // whether a member has its text with members of other sizes

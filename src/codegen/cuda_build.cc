@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "calls/group_products.h"
 #include "codegen/bundle_code.h"
-#include "codegen/made_input_code.h"
 #include "codegen/nvrtc.h"
 #include "codegen/product_group_code.h"
+#include "codegen/prologue_code.h"
 #include "codegen/unit_writer.h"
 #include "kernels/custom_kernel.h"
 
@@ -48,7 +48,7 @@ std::set<ValueId> roots_of_running(const std::vector<KernelCall>& calls,
 CudaCode code_of(const KernelCall& call, const CodeContext& context) {
   if (std::holds_alternative<Bundle>(call.what)) return bundle_code(call, context);
   if (std::holds_alternative<GroupedProducts>(call.what)) return product_group_code(call, context);
-  if (std::holds_alternative<JoinedInput>(call.what)) return made_input_code(call, context);
+  if (std::holds_alternative<PrologueFusion>(call.what)) return prologue_code(call, context);
   return call_code(call, context, false);
 }
 

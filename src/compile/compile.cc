@@ -56,6 +56,11 @@ void check_forced(const CompileOptions& options, const std::vector<ChoiceReport>
   }
 }
 
+CompileOptions with_current_names(CompileOptions options) {
+  for (ForcedChoice& forced : options.forced) forced.candidate = current_name(forced.candidate);
+  return options;
+}
+
 std::vector<Target> targets_of(const CompileOptions& options) {
   std::vector<Target> targets;
   std::set<std::string> names;
@@ -150,7 +155,8 @@ void require_param_contents(const Program& program, const std::string& remedy) {
       .with_remedy(remedy);
 }
 
-Artifact compile(const Program& program, const CompileOptions& options, CompileReport* report) {
+Artifact compile(const Program& program, const CompileOptions& asked, CompileReport* report) {
+  const CompileOptions options = with_current_names(asked);
   check_options(options);
   verify(program, Fault::kUser);
   check_range_fit(program);

@@ -1,4 +1,4 @@
-// The meeting of a bundle's blocks between two stages (codegen/bundle_code.h).
+// The barrier of a bundle's blocks between two stages (codegen/bundle_code.h).
 #pragma once
 
 #include "prelude.cuh"
@@ -8,7 +8,7 @@ namespace aicf {
 // All threads of the kBlocks blocks, one block or one cluster, wait for one another. What any of them wrote before is
 // visible to all of them after: within a block by the barrier itself, in a cluster because it releases and acquires.
 template <int kBlocks>
-__device__ __forceinline__ void meet() {
+__device__ __forceinline__ void stage_barrier() {
   if constexpr (kBlocks == 1) {
     __syncthreads();
   } else {

@@ -1,5 +1,6 @@
-// Stores into the shared memory of other blocks of a cluster (sm_90), whose bytes a barrier there counts: the receiver
-// waits for them, and nobody else meets. All blocks of the cluster must have set up their barriers before the first store.
+// Stores into the shared memory of other blocks of a cluster (distributed shared memory, sm_90), whose bytes a barrier
+// there counts: the receiver alone waits for them. All blocks of the cluster must have set up their barriers before the
+// first store.
 #pragma once
 
 #include "prelude.cuh"

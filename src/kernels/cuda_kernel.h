@@ -37,9 +37,9 @@ inline constexpr int64_t kPanelDepth = 64;
 // What a kernel takes in beside its own work and the epilogue; its row knows it.
 struct DualGemm {};   // matmul_pair: inputs 1 and 2 are matrices of one form, of which x times each is an
                       // operand of the program, its first two
-struct MadeInput;     // the first input is made by every block itself (made_input.h)
+struct Prologue;      // every block computes the first input itself (prologue.h)
 struct ProductGroup;  // the product is the first of several in one launch (product_group.h)
-using Fusion = std::variant<std::monostate, DualGemm, const MadeInput*, const ProductGroup*>;
+using Fusion = std::variant<std::monostate, DualGemm, const Prologue*, const ProductGroup*>;
 
 // What the text's functions are.
 enum class CodeForm : uint8_t {
@@ -79,9 +79,9 @@ inline bool is_dual_gemm(const CudaProblem& problem) {
   return std::holds_alternative<DualGemm>(problem.fusion);
 }
 // Null where there is none.
-inline const MadeInput* made_input(const CudaProblem& problem) {
-  const auto* made = std::get_if<const MadeInput*>(&problem.fusion);
-  return made != nullptr ? *made : nullptr;
+inline const Prologue* prologue_of(const CudaProblem& problem) {
+  const auto* prologue = std::get_if<const Prologue*>(&problem.fusion);
+  return prologue != nullptr ? *prologue : nullptr;
 }
 inline const ProductGroup* product_group(const CudaProblem& problem) {
   const auto* group = std::get_if<const ProductGroup*>(&problem.fusion);

@@ -22,7 +22,8 @@ inline bool is_named(const Way& way) { return !std::holds_alternative<std::monos
 
 // "" of nothing. No two ways have the same text.
 std::string to_string(const Way& way);
-// The way of which this is the text; nothing of "", nullopt of any other text.
+// The way of which this is the text, in today's words or those of before; nothing of "", nullopt of any other
+// text.
 std::optional<Way> parse_way(std::string_view text);
 
 }  // namespace aicf

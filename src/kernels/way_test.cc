@@ -67,7 +67,7 @@ void add_convolutions(Texts& texts) {
     for (const int arch : {80, 90})
       for (const auto& [way, microseconds] : gathered_ways(sizes, arch))
         texts.add(ConvWay{ConvLoads::gathered, way});
-    for (const auto& [way, microseconds] : boxed_ways(sizes, 90)) texts.add(ConvWay{ConvLoads::boxes, way});
+    for (const auto& [way, microseconds] : tma_ways(sizes, 90)) texts.add(ConvWay{ConvLoads::tma, way});
   });
 }
 
@@ -134,22 +134,49 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   })));
   EXPECT_TRUE(is_refused(with([](MatmulWay& w) {
     w.schedule = MatmulSchedule::stationary_x;
-    w.resident = 2;
+    w.occupancy = 2;
   })));
   EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .warpgroups = 1}));
   EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .stages = 0}));
   EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::simt, .block_m = 16, .block_n = 16}).empty());
   EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::mma, .slices = 4}).empty());
   EXPECT_FALSE(fault_of(MatmulWay{.split = {SplitKind::none, 2}}).empty());
-  EXPECT_FALSE(fault_of(ConvWay{ConvLoads::boxes, {.unit = MatmulUnit::mma}}).empty());
+  EXPECT_FALSE(fault_of(ConvWay{ConvLoads::tma, {.unit = MatmulUnit::mma}}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{AttentionUnit::kMma, 64, 64, 8}).empty());
+}
+
+// What records, callers and files of measurements hold from before.
+TEST(Way, WordsOfBeforeMeanTheSameWays) {
+  const std::pair<const char*, const char*> kTexts[] = {
+      {"wgmma 128x128 stages 6 warpgroups 2 alternate", "wgmma 128x128 stages 6 warpgroups 2 ping-pong"},
+      {"wgmma 128x192 stages 4 warpgroups 2 handed", "wgmma 128x192 stages 4 warpgroups 2 epilogue-warps"},
+      {"wgmma 128x192 stages 3 warpgroups 2 handed x stays",
+       "wgmma 128x192 stages 3 warpgroups 2 epilogue-warps stationary-x"},
+      {"wgmma 64x64 stages 6 warpgroups 1 resident 2", "wgmma 64x64 stages 6 warpgroups 1 occupancy 2"},
+      {"wgmma 128x256 stages 3 warpgroups 2 rows of 3",
+       "wgmma 128x256 stages 3 warpgroups 2 row-reduction cluster 3"},
+      {"boxes wgmma 128x64 stages 3 warpgroups 2 resident 3",
+       "tma wgmma 128x64 stages 3 warpgroups 2 occupancy 3"},
+      {"boxes wgmma 128x128 stages 5 warpgroups 2 alternate",
+       "tma wgmma 128x128 stages 5 warpgroups 2 ping-pong"},
+  };
+  for (const auto& [before, now] : kTexts) {
+    const std::optional<Way> way = parse_way(before);
+    ASSERT_TRUE(way.has_value()) << before;
+    EXPECT_EQ(to_string(*way), now);
+    EXPECT_EQ(way, parse_way(now));
+  }
+  for (const char* text : {"wgmma 128x128 stages 6 warpgroups 2 handed x", "mma 64x64 stages 4 handed",
+                           "wgmma 64x64 stages 6 warpgroups 1 residents 2", "inboxes wgmma 64x64 stages 4",
+                           "wgmma 128x128 stages 6 warpgroups 2 handed ping-pong"})
+    EXPECT_EQ(parse_way(text), std::nullopt) << text;
 }
 
 TEST(Way, OtherTextsAreNone) {
   for (const char* text :
        {"mma", "mma 64 stages 4", "mma 64x64 stages", "mma 64x64 stages 4 splits 2", "wgmma 128x128 stages 6",
-        "boxes mma 64x64 stages 4", "gathered simt 64x64 stages 2", "split 16x",
-        "wgmma 128x128 stages 6 warpgroups 2 handed alternate", "5 calls in 2 stages",
+        "tma mma 64x64 stages 4", "boxes mma 64x64 stages 4", "gathered simt 64x64 stages 2", "split 16x",
+        "wgmma 128x128 stages 6 warpgroups 2 epilogue-warps ping-pong", "5 calls in 2 stages",
         "130101 bias 2 workspace 4096", "mma 64x64 stages 99999999999"})
     EXPECT_EQ(parse_way(text), std::nullopt) << text;
   EXPECT_TRUE(std::holds_alternative<AttentionWay>(*parse_way("mma 64x64")));

@@ -176,7 +176,7 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
 // Whether no launch writes the buffer that can still be running when step `at` begins: those of the steps
 // before it, back to the last that launches whatever the sizes, which has waited for all before itself. A
 // run's first launch begins when all that was queued before the run has ended.
-bool is_settled(const EntryPlan& entry, size_t at, int32_t index) {
+bool is_ready(const EntryPlan& entry, size_t at, int32_t index) {
   const auto name = [&](int32_t i) { return entry.buffers[static_cast<size_t>(i)].name; };
   const bool variable = entry.buffers[static_cast<size_t>(index)].kind == BufferKind::kVariable;
   while (at-- > 0) {
@@ -189,7 +189,7 @@ bool is_settled(const EntryPlan& entry, size_t at, int32_t index) {
 }
 
 // What a kernel reads before the launches before it have finished: weights and constants that no step of the
-// entry writes; a step's first launch also what is settled.
+// entry writes; a step's first launch also what is ready.
 void check_early_inputs(const EntryPlan& entry) {
   std::set<int32_t> written;
   std::set<std::string> written_variables;
@@ -210,7 +210,7 @@ void check_early_inputs(const EntryPlan& entry) {
             buffer.kind == BufferKind::kConstant || buffer.kind == BufferKind::kPacked ||
             (buffer.kind == BufferKind::kVariable && !written_variables.contains(buffer.name));
         const bool first = &launch == step.launches.data();
-        if ((!stored || written.contains(index)) && !(first && is_settled(entry, at, index)))
+        if ((!stored || written.contains(index)) && !(first && is_ready(entry, at, index)))
           throw violation("a launch reads early what the entry writes", "buffer '" + buffer.name + "'");
       }
   }

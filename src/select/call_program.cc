@@ -52,7 +52,7 @@ class WhatLines {
   }
   void operator()(const Bundle&) {}
   void operator()(const GroupedProducts&) {}
-  void operator()(const JoinedInput&) {}
+  void operator()(const PrologueFusion&) {}
   void operator()(const ControlRun& control) {
     add_params(control.params, {});
     for (const int body : control.bodies)

@@ -39,7 +39,8 @@ std::vector<Measured> measured_problems(const std::string& name) {
       if (!parse_key({fields.begin(), fields.end()}, problem.key)) throw std::runtime_error(line);
     } else {
       const size_t end = line.find(' ', 1);
-      problems.at(problems.size() - 1).times[line.substr(end + 1)] = std::stod(line.substr(1, end - 1));
+      problems.at(problems.size() - 1).times[current_name(line.substr(end + 1))] =
+          std::stod(line.substr(1, end - 1));
     }
   }
   return problems;

@@ -32,9 +32,9 @@ struct Name {
   RunName operator()(const GroupedProducts& group) const {
     return {kProductGroup, group.members.empty() ? "" : named(group.members[0]).way};
   }
-  RunName operator()(const JoinedInput& joined) const {
-    const bool region = has_program(*joined.maker, ProgramRole::kRegion);
-    return {region ? kRegionProduct : kRopeAttention, named(*joined.taker).way};
+  RunName operator()(const PrologueFusion& joined) const {
+    const bool region = has_program(*joined.producer, ProgramRole::kRegion);
+    return {region ? kRegionProduct : kRopeAttention, named(*joined.consumer).way};
   }
   RunName operator()(const ControlRun& control) const {
     return {std::string(op_info(control.kind).name), ""};
@@ -46,8 +46,8 @@ struct Name {
 
 bool Bundle::operator==(const Bundle& other) const { return members == other.members; }
 bool GroupedProducts::operator==(const GroupedProducts& other) const { return members == other.members; }
-bool JoinedInput::operator==(const JoinedInput& other) const {
-  return *maker == *other.maker && *taker == *other.taker;
+bool PrologueFusion::operator==(const PrologueFusion& other) const {
+  return *producer == *other.producer && *consumer == *other.consumer;
 }
 bool KernelCall::operator==(const KernelCall&) const = default;
 
@@ -90,10 +90,17 @@ std::vector<StagedCall> members_of(const KernelCall& call) {
     for (const BundleMember& member : bundle->members) members.push_back({&member.call, member.stage});
   } else if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
     for (const KernelCall& member : group->members) members.push_back({&member, 0});
-  } else if (const auto* joined = std::get_if<JoinedInput>(&call.what)) {
-    members = {{&*joined->maker, 0}, {&*joined->taker, 1}};
+  } else if (const auto* joined = std::get_if<PrologueFusion>(&call.what)) {
+    members = {{&*joined->producer, 0}, {&*joined->consumer, 1}};
   }
   return members;
+}
+
+std::string current_name(const std::string& name) {
+  const size_t slash = name.find('/');
+  const std::optional<Way> way =
+      slash == name.npos ? std::nullopt : parse_way(std::string_view(name).substr(slash + 1));
+  return way && is_named(*way) ? to_string(RunName{name.substr(0, slash), to_string(*way)}) : name;
 }
 
 std::string to_string(const RunName& name) {
@@ -104,7 +111,7 @@ RunName named(const KernelCall& call) { return std::visit(Name(), call.what); }
 
 std::string origin_text(const KernelCall& call) {
   const std::vector<StagedCall> members = members_of(call);
-  if (!members.empty() && !std::holds_alternative<JoinedInput>(call.what)) {
+  if (!members.empty() && !std::holds_alternative<PrologueFusion>(call.what)) {
     const std::string first = origin_text(*members.front().call);
     return members.size() == 1 ? first : first + kBetween + origin_text(*members.back().call);
   }

@@ -112,10 +112,10 @@ struct GroupedProducts {
   bool operator==(const GroupedProducts&) const;
 };
 
-// A call of a row that makes its first input itself, in every block.
-struct JoinedInput {
-  Indirect<KernelCall> maker, taker;
-  bool operator==(const JoinedInput&) const;
+// A call of a row whose every block computes the first input itself: the producer is the consumer's prologue.
+struct PrologueFusion {
+  Indirect<KernelCall> producer, consumer;
+  bool operator==(const PrologueFusion&) const;
 };
 
 // Control flow: the runtime runs the bodies.
@@ -136,7 +136,7 @@ struct CustomRun {
 };
 
 // None: the call was removed (calls/legality.h).
-using WhatRuns = std::variant<std::monostate, RowCall, LibraryRun, Bundle, GroupedProducts, JoinedInput,
+using WhatRuns = std::variant<std::monostate, RowCall, LibraryRun, Bundle, GroupedProducts, PrologueFusion,
                               ControlRun, CustomRun>;
 
 struct KernelCall {
@@ -165,6 +165,9 @@ struct RunName {
   std::string kernel, way = {};
 };
 std::string to_string(const RunName& name);
+// A name that a record or a caller holds, in today's words: that of a way of before is the way's
+// (kernels/way.h).
+std::string current_name(const std::string& name);
 
 // Names of plans and reports for calls that no single row runs.
 inline constexpr char kBundleKernel[] = "bundle", kProductGroup[] = "matmul_group";

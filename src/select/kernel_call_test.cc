@@ -27,8 +27,8 @@ TEST(KernelCall, IsNamedByWhatRuns) {
       {Bundle{{BundleMember{product, 0}}}, "bundle/1 calls in 1 stage"},
       {Bundle{{BundleMember{product, 0}, BundleMember{region, 1}}}, "bundle/2 calls in 2 stages"},
       {GroupedProducts{{product, product}}, "matmul_group/simt 64x64 stages 2"},
-      {JoinedInput{region, product}, "region_product/simt 64x64 stages 2"},
-      {JoinedInput{append, product}, "rope_attention/simt 64x64 stages 2"},
+      {PrologueFusion{region, product}, "region_product/simt 64x64 stages 2"},
+      {PrologueFusion{append, product}, "rope_attention/simt 64x64 stages 2"},
       {ControlRun{.kind = Op::while_loop}, "while_loop"},
       {CustomRun{.op = "my::op"}, "custom:my::op"},
   };
@@ -75,15 +75,15 @@ TEST(KernelCall, OriginsAreUnitedAndOfCallsSideBySideTheFirstAndTheLastAreTold) 
   EXPECT_EQ(origin_text(call_of(bundle, {"1", "2", "3", "4"})), "1 … 4");
   EXPECT_EQ(origin_text(call_of(GroupedProducts{{a, c, b}}, {"1", "4", "2", "3"})), "1 … 2 … 3");
   EXPECT_EQ(origin_text(call_of(GroupedProducts{{b}}, {"2", "3"})), "2 … 3");
-  EXPECT_EQ(origin_text(call_of(JoinedInput{b, c}, united_origins(b, c))), "2 … 3 … 4");
+  EXPECT_EQ(origin_text(call_of(PrologueFusion{b, c}, united_origins(b, c))), "2 … 3 … 4");
   EXPECT_EQ(origin_text(KernelCall()), "");
 }
 
 TEST(KernelCall, CopiesAreValues) {
-  const KernelCall joined = call_of(JoinedInput{row("a", "", {"1"}), row("b", "", {"2"})}, {});
+  const KernelCall joined = call_of(PrologueFusion{row("a", "", {"1"}), row("b", "", {"2"})}, {});
   KernelCall copy = joined;
   EXPECT_EQ(copy, joined);
-  std::get<JoinedInput>(copy.what).taker->inputs.emplace_back();
+  std::get<PrologueFusion>(copy.what).consumer->inputs.emplace_back();
   EXPECT_FALSE(copy == joined);
   copy = joined;
   EXPECT_EQ(copy, joined);

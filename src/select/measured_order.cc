@@ -106,15 +106,15 @@ void add_product_features(const Product& p, const Candidate& candidate, const st
   const bool wgmma = is_wgmma(c), mma = family_of(c) == MatmulFamily::mma, sliced = is_sliced(c);
   const bool simt = way && family_of(c) == MatmulFamily::simt;
   const double steps = std::ceil(std::ceil(p.k * (p.tf32 ? 2 : 1) / 64) / splits);
-  const double resident = wgmma ? c.resident : mma ? 2 : std::floor(256 / std::max(rows, 32.0));
-  const double blocks = p.batch * row_tiles * column_tiles * splits / units, waves = blocks / resident;
+  const double occupancy = wgmma ? c.occupancy : mma ? 2 : std::floor(256 / std::max(rows, 32.0));
+  const double blocks = p.batch * row_tiles * column_tiles * splits / units, waves = blocks / occupancy;
   const auto is_tile = [&](double m, double n) { return rows == m && columns == n; };
   features.add(log_of(p.m), log_of(p.n), log_of(p.k), log_of(p.batch), log_of(rows), log_of(columns),
                log_of(stages), log_of(splits), log_of(sliced ? c.slices : 1), log_of(blocks),
                std::min(blocks, 1.0), rounds(waves), rounds(blocks), log_of(steps), p.m / (row_tiles * rows),
                p.n / (column_tiles * columns), std::min(stages / steps, 2.0),
                log_of(steps * std::ceil(blocks)), log_of(steps * std::ceil(waves)));
-  features.add(sliced, c.resident > 1, is_ping_pong(c), hands_over_epilogue(c), keeps_x_stationary(c),
+  features.add(sliced, c.occupancy > 1, is_ping_pong(c), has_epilogue_warps(c), keeps_x_stationary(c),
                splits_in_cluster(c), p.half, p.tf32, simt || candidate.kernel == "conv_simt", wgmma, mma,
                is_tile(16, 16), is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
                is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);
@@ -139,7 +139,7 @@ void add_conv_features(const ProblemKey& key, const Candidate& candidate, const 
   const auto* conv = std::get_if<ConvWay>(&way);
   features.add(log_of(last(y, 1)), param(key, 3) > 1, std::fmod(channels / groups, 8) == 0, groups > 1,
                size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels),
-               conv != nullptr && conv->loads == ConvLoads::boxes, candidate.kernel == "conv_depthwise");
+               conv != nullptr && conv->loads == ConvLoads::tma, candidate.kernel == "conv_depthwise");
 }
 
 void add_attention_features(const ProblemKey& key, const Candidate& candidate, const Way& way,

@@ -16,7 +16,7 @@ namespace aicf {
 
 struct Record {
   ProblemKey key;
-  std::string choice;                 // a candidate's name
+  std::string choice;                 // a candidate's name, in today's words
   double microseconds = 0;            // measured
   double heuristic_microseconds = 0;  // measured, of what would run without records
   std::string versions;               // of what was measured: "nvrtc 13.0 kernel 1"

@@ -70,6 +70,20 @@ TEST(Records, malformed_files_name_the_line) {
   EXPECT_TRUE(parse_records(header + "# a remark\n\n", "test").empty());
 }
 
+// Files of before hold words of before (kernels/way.cc).
+TEST(Records, names_of_before_are_read_in_todays_words) {
+  const auto choice_of = [](const std::string& written) {
+    return parse_records(to_string(std::vector<Record>{record(product(1, 2, 3), written)}), "test")[0].choice;
+  };
+  EXPECT_EQ(choice_of("matmul_tensor_core/wgmma 128x192 stages 4 warpgroups 2 handed"),
+            "matmul_tensor_core/wgmma 128x192 stages 4 warpgroups 2 epilogue-warps");
+  EXPECT_EQ(choice_of("conv_mma/boxes wgmma 128x64 stages 3 warpgroups 2 resident 3"),
+            "conv_mma/tma wgmma 128x64 stages 3 warpgroups 2 occupancy 3");
+  for (const char* name : {"matmul_tensor_core/wgmma 128x64 stages 8 warpgroups 2", "matmul_simt",
+                           "own/handed", "matmul_cublaslt/130101 bias 2 workspace 4096"})
+    EXPECT_EQ(choice_of(name), name);
+}
+
 TEST(Records, exact_before_padded_before_nearest) {
   Records records;
   records.add_layer("user", {record(product(96, 512, 512), "near"), record(product(100, 512, 512), "padded"),

@@ -123,7 +123,7 @@ std::set<std::string> early_names(const EntryPlan& entry, size_t at) {
 }
 
 // Weights, moments and activations are read before the launch before has ended, but nothing that it writes.
-TEST(BundledStep, ProductsReadEarlyWhatIsSettled) {
+TEST(BundledStep, ProductsReadEarlyWhatIsReady) {
   AICF_NEEDS_NVRTC();
   Plan plan = compiled(kLarger, "sm_90", true).variants[0].plan;
   const auto step_entry = std::find_if(plan.entries.begin(), plan.entries.end(),

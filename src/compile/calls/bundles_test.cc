@@ -73,7 +73,7 @@ bool is_constant(const Window& w) {
 }
 
 // Whether two windows may share an element.
-bool may_meet(const Window& a, const Window& b) {
+bool may_overlap(const Window& a, const Window& b) {
   if (a.root != b.root) return false;
   if (!is_constant(a) || !is_constant(b) || a.dtype != b.dtype) return true;
   const std::set<int64_t> x = elements(a), y = elements(b);
@@ -82,7 +82,7 @@ bool may_meet(const Window& a, const Window& b) {
 
 bool share(const std::vector<Window>& a, const std::vector<Window>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Window& x) {
-    return std::any_of(b.begin(), b.end(), [&](const Window& y) { return may_meet(x, y); });
+    return std::any_of(b.begin(), b.end(), [&](const Window& y) { return may_overlap(x, y); });
   });
 }
 

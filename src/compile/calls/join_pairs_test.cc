@@ -142,7 +142,7 @@ TEST(JoinPairs, OnlyProductsOfOneX) {
 }
 
 // x · g + so many, times x · u + so many others.
-Program sums_that_meet(int of_g, int of_u) {
+Program product_of_sums(int of_g, int of_u) {
   Graph graph("main");
   const auto input = [&](const std::string& name, int64_t rows, int64_t columns) {
     return graph.add_input(name, {DType::f16, {Dim(rows), Dim(columns)}});
@@ -160,16 +160,17 @@ Program sums_that_meet(int of_g, int of_u) {
 }
 
 TEST(JoinPairs, AsManyOperandsAsAnEpilogueTakes) {
-  const std::vector<KernelCall> most = calls_of(sums_that_meet(10, 10), "sm_90", kAlways);
+  const std::vector<KernelCall> most = calls_of(product_of_sums(10, 10), "sm_90", kAlways);
   ASSERT_TRUE(joined(most));
   EXPECT_EQ(most[0].inputs.size() + most[0].outputs.size(), size_t{kMaxTileOperands});
-  EXPECT_FALSE(joined(calls_of(sums_that_meet(10, 11), "sm_90", kAlways)));
+  EXPECT_FALSE(joined(calls_of(product_of_sums(10, 11), "sm_90", kAlways)));
 }
 
 TEST(JoinPairs, ChoicesAndRecordsDecide) {
   const Program program = network({});
-  EXPECT_FALSE(joined(calls_of(
-      program, "sm_90", {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed"}})));
+  EXPECT_FALSE(joined(
+      calls_of(program, "sm_90",
+               {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"}})));
   const std::vector<KernelCall> forced =
       calls_of(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
   ASSERT_TRUE(joined(forced));
@@ -181,7 +182,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
     records.add_layer("test", {{key, choice, 1, 2, ""}});
     return calls_of(program, "sm_90", {}, &records);
   };
-  EXPECT_FALSE(joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed")));
+  EXPECT_FALSE(joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps")));
   const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
   ASSERT_TRUE(joined(calls));
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
@@ -190,7 +191,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
 
 TEST(JoinPairs, SaysWhy) {
   expect_told(told("join_pairs", network({})), "taken", "two products that meet in one kernel");
-  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 handed"};
+  const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"};
   expect_told(told("join_pairs", network({}), {apart}), "refused", "wants one of the products apart");
 }
 

@@ -123,7 +123,7 @@ TEST(JoinSums, OfOneResultOfAProduct) {
       1);
 }
 
-// One candidate of each way in which tiles are stored: by who multiplies, in turns, handed on.
+// One candidate of each way in which tiles are stored: cooperative, ping-pong, epilogue warps.
 std::vector<Candidate> ways(const Program& program) {
   std::vector<Candidate> found;
   std::array<bool, 4> seen{};
@@ -131,10 +131,10 @@ std::vector<Candidate> ways(const Program& program) {
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
     const auto* way = std::get_if<MatmulWay>(&candidate.way);
     if (way == nullptr || !is_wgmma(*way) || split_parts(*way) > 1) continue;
-    const size_t kind = is_ping_pong(*way)              ? 1
-                        : !hands_over_epilogue(*way)    ? 0
-                        : has_three_storing_warps(*way) ? 3
-                                                        : 2;
+    const size_t kind = is_ping_pong(*way)               ? 1
+                        : !has_epilogue_warps(*way)      ? 0
+                        : has_three_epilogue_warps(*way) ? 3
+                                                         : 2;
     if (!std::exchange(seen[kind], true)) found.push_back(candidate);
   }
   return found;

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "kernels/attention/cuda/attention_tiles.h"
 #include "kernels/attention/cuda/rope_text.h"
-#include "kernels/made_input.h"
+#include "kernels/prologue.h"
 
 namespace aicf {
 
@@ -48,7 +48,7 @@ std::string call(const CudaProblem& problem, const AttentionSizes& sizes, CudaPa
 // ---- code ----
 
 // What differs between units.
-struct Unit {
+struct UnitText {
   const char* header;
   std::string name, body;
   int block;
@@ -77,9 +77,9 @@ std::string split_name(const AttentionSizes& sizes, const AttentionWay& way) {
   return is_single(sizes, way) ? "kSingle" : way.cluster > 1 ? "kCluster" : "kWorkspace";
 }
 
-Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
+UnitText unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
   const AttentionWay& way = plan.way;
-  const bool roped = made_input(problem) != nullptr;
+  const bool roped = prologue_of(problem) != nullptr;
   const std::string name = suffix(problem, way), keys = std::to_string(way.keys);
   switch (way.unit) {
     case AttentionUnit::kSimt:
@@ -106,29 +106,30 @@ Unit unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const Atte
   AICF_CHECK(false, "an attention unit without a kernel");
 }
 
-// What a kernel that takes in the rope reads before the launches before it have ended, by its numbers:
+// What a kernel with the rope as prologue reads before the launches before it have ended, by its numbers:
 // caches, mask and position, if all of them are ready.
-std::vector<int32_t> early_inputs(const CudaProblem& problem, const MadeInput& made) {
+std::vector<int32_t> early_inputs(const CudaProblem& problem, const Prologue& prologue) {
   std::vector<int32_t> early;
-  bool ready = made.problem->inputs[kRopePosition].ready;
+  bool ready = prologue.problem->inputs[kRopePosition].ready;
   for (size_t i = 1; i < problem.inputs.size(); ++i) {
     early.push_back(static_cast<int32_t>(i));
     ready = ready && problem.inputs[i].ready;
   }
-  early.push_back(made.inputs[kRopePosition]);
+  early.push_back(prologue.inputs[kRopePosition]);
   return ready ? early : std::vector<int32_t>();
 }
 
 // Defines `rope` from the operands that the whole kernel has of the call.
-std::string rope_text(const MadeInput& made, bool early, CudaParams& params) {
+std::string rope_text(const Prologue& prologue, bool early, CudaParams& params) {
   const auto names = [](const char* prefix, const std::vector<int32_t>& numbers) {
     std::vector<std::string> list;
     for (const int32_t number : numbers) list.push_back(prefix + std::to_string(number));
     return list;
   };
-  std::string sizes = rope_sizes_text(*made.problem);
+  std::string sizes = rope_sizes_text(*prologue.problem);
   sizes.back() = ',';
-  return rope_operands_text(*made.problem, names("in", made.inputs), names("out", made.outputs), params) +
+  return rope_operands_text(*prologue.problem, names("in", prologue.inputs), names("out", prologue.outputs),
+                            params) +
          "  const aicf::attention::Roped" + sizes + (early ? " true," : " false,") +
          " Traits::Element> rope{o, error};\n";
 }
@@ -159,25 +160,25 @@ std::vector<TensorMapSpec> tensor_maps(const AttentionSizes& sizes, const Attent
 CudaCode attention_code(const CudaProblem& problem, const AttentionWay& way) {
   const AttentionSizes sizes = sizes_of(problem);
   const AttentionPlan plan = resolve(way, problem);
-  const MadeInput* made = made_input(problem);
-  const Unit unit = unit_of(problem, sizes, plan);
+  const Prologue* prologue = prologue_of(problem);
+  const UnitText unit = unit_of(problem, sizes, plan);
   const Dim heads = sizes.batch * sizes.heads;
   const bool split = way.unit == AttentionUnit::kSplit, uses_workspace = combines(sizes, way);
 
   CudaParams params;
   std::string call_text = call(problem, sizes, params);
   CudaLaunch launch;
-  if (made != nullptr) {
-    launch.early_inputs = early_inputs(problem, *made);
-    call_text += rope_text(*made, !launch.early_inputs.empty(), params);
+  if (prologue != nullptr) {
+    launch.early_inputs = early_inputs(problem, *prologue);
+    call_text += rope_text(*prologue, !launch.early_inputs.empty(), params);
   }
   if (way.unit == AttentionUnit::kWgmma) call_text += all_heads(sizes, params);
-  const CudaProblem& kernel = made != nullptr ? *made->kernel : problem;
+  const CudaProblem& kernel = prologue != nullptr ? *prologue->kernel : problem;
   launch.function = unit.name;
   launch.block = unit.block;
   launch.shared_bytes = plan.shared_bytes;
   launch.params = params.dims();
-  launch.reports_errors = made != nullptr;
+  launch.reports_errors = prologue != nullptr;
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(way.rows));
   if (way.unit == AttentionUnit::kWgmma) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
   launch.tensor_maps = tensor_maps(sizes, way);

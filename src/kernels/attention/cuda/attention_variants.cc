@@ -1,4 +1,4 @@
-// The ways of attention_wgmma. The row's own choice follows from attention_tile; the estimates order what the
+// The ways of attention_wgmma. The row's own choice is attention_wgmma_way(); the estimates order what the
 // tuner looks at first and count where measurements of like problems order candidates.
 #include <algorithm>
 #include <cmath>

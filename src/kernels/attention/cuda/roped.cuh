@@ -1,4 +1,4 @@
-// Attention of one step to a cache that the step itself extends: rope_append.cuh inside split.cuh.
+// Attention of one step to a cache that the step itself extends: rope_append.cuh as the prologue of split.cuh.
 #pragma once
 
 #include "attention/cuda/rope_append.cuh"
@@ -9,9 +9,9 @@ namespace aicf::attention {
 
 // Every block rotates its queries, from q as it comes from the product; the block that holds the step's row rotates and
 // stores it before it copies its tile.
-template <int kUnit, int kPairs, int kDepth, int kValueDepth, bool kInterleaved, bool kSettled, class T>
+template <int kUnit, int kPairs, int kDepth, int kValueDepth, bool kInterleaved, bool kReady, class T>
 struct Roped {
-  static constexpr bool kRopes = true, kEarly = kSettled;
+  static constexpr bool kRopes = true, kEarly = kReady;
   using Chunks = RopeChunks<kUnit, kPairs, kDepth, kValueDepth>;
   const RopeAppend<T>& o;
   CallError* error;

@@ -257,7 +257,7 @@ struct SplitAttention {
     copy_tile(tile + kStages * kStep, stage);
   }
 
-  // ---- parts meet ----
+  // ---- parts are combined ----
 
   // The four warps' parts go to shared memory, which no copy writes any more.
   __device__ __forceinline__ void keep_parts() {
@@ -352,7 +352,7 @@ struct SplitAttention {
       stage = stage + 1 < kStages ? stage + 1 : 0;
     }
     keep_parts();
-    if constexpr (kSplit == Split::kCluster) sent.meet();
+    if constexpr (kSplit == Split::kCluster) sent.cluster_wait();
     add_warps();
     if constexpr (kSplit == Split::kCluster) add_blocks();
   }

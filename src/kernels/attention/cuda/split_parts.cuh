@@ -64,7 +64,7 @@ struct Sent {
   float values[kClusterBlocks][kOwn][4], stats[kClusterBlocks][kOwn][2];
   uint64_t barrier;
 
-  // By all threads; `groups`: that have a row. The cluster has met at the end of meet().
+  // By all threads; `groups`: that have a row. The cluster is synchronised at the end of cluster_wait().
   __device__ __forceinline__ void set_up(int groups, int split) {
     if (threadIdx.x == 0) {
       const int own = groups > split ? (groups - split + kClusterBlocks - 1) / kClusterBlocks : 0;
@@ -74,7 +74,7 @@ struct Sent {
     __syncwarp();
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   }
-  static __device__ __forceinline__ void meet() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+  static __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
   __device__ __forceinline__ void send(int group, int split, const float (&x)[4], float top, float sum) {
     const int rank = group % kClusterBlocks, slot = group / kClusterBlocks;

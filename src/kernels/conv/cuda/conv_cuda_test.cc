@@ -124,8 +124,8 @@ TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
       function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
 }
 
-bool loads_boxes(const KernelVariant& variant) {
-  return std::get<ConvWay>(variant.way).loads == ConvLoads::boxes;
+bool loads_by_tma(const KernelVariant& variant) {
+  return std::get<ConvWay>(variant.way).loads == ConvLoads::tma;
 }
 
 TEST(ConvCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
@@ -143,16 +143,16 @@ TEST(ConvCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
       EXPECT_GT(variant.microseconds, 0) << to_string(variant.way);
       p.way = variant.way;
       const CudaCode code = hopper_code(p, random);
-      const bool boxes = loads_boxes(variant);
-      EXPECT_FALSE(boxes && gathers) << "what the copy engine reads comes first";
-      EXPECT_EQ(code.launches.back().function.starts_with("conv_tma"), boxes) << to_string(variant.way);
-      gathers = gathers || !boxes;
+      const bool tma = loads_by_tma(variant);
+      EXPECT_FALSE(tma && gathers) << "what the copy engine reads comes first";
+      EXPECT_EQ(code.launches.back().function.starts_with("conv_tma"), tma) << to_string(variant.way);
+      gathers = gathers || !tma;
       texts.push_back(code.source);
     }
     ASSERT_FALSE(texts.empty());
     EXPECT_EQ(texts.front(), chosen);
     EXPECT_TRUE(gathers);
-    EXPECT_EQ(loads_boxes(cuda_variants(row, p).front()), channels == 64);
+    EXPECT_EQ(loads_by_tma(cuda_variants(row, p).front()), channels == 64);
     std::sort(texts.begin(), texts.end());
     EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
     p.way = ConvWay{ConvLoads::gathered, {.unit = MatmulUnit::simt}};

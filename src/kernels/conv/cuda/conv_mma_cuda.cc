@@ -145,9 +145,9 @@ class MmaWriter {
   CudaCode write() {
     CudaCode code;
     code.compile_cost = kLongToCompile;
-    const bool meet_in_workspace = splits_in_workspace(way_);
+    const bool in_workspace = splits_in_workspace(way_);
     code.workspace_bytes = operands_.x_bytes + operands_.w_bytes;
-    if (meet_in_workspace)
+    if (in_workspace)
       code.workspace_bytes =
           code.workspace_bytes +
           plan_.tiles * conv_.groups * Dim(int64_t{split_parts(way_)} * way_.block_m * way_.block_n * 4);
@@ -159,11 +159,9 @@ class MmaWriter {
       code.source += wgmma_multiply_text(problem_.inputs[0].dtype, way_.block_n, true, true);
     if (operands_.packs_x) add_pack_x(code);
     if (operands_.packs_w) add_pack_w(code);
-    const std::string split = meet_in_workspace         ? "kWorkspace"
-                              : splits_in_cluster(way_) ? "kCluster"
-                                                        : "kNone";
+    const std::string split = in_workspace ? "kWorkspace" : splits_in_cluster(way_) ? "kCluster" : "kNone";
     add_contraction(code, params, epilogue, split, "");
-    if (meet_in_workspace) add_contraction(code, params, epilogue, "kSum", "_sum");
+    if (in_workspace) add_contraction(code, params, epilogue, "kSum", "_sum");
     return code;
   }
 

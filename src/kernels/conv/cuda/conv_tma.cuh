@@ -23,7 +23,7 @@ template <class Shape>
 struct ConvTmaOperands {
   int32_t m, n, k;
   int64_t batches = 1;
-  static constexpr bool kWholeGroups = false, kWholeTiles = false, kSumsX = false, kPair = false;
+  static constexpr bool kWholeGroups = false, kWholeTiles = false, kSumsX = false, kDualGemm = false;
 
   __device__ __forceinline__ void load_x(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int row,
                                          uint32_t) const {

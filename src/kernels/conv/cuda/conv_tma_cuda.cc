@@ -49,7 +49,7 @@ bool maps_axis(const CudaWindow& window, size_t axis, const SymbolRanges* ranges
          bounds(stride, ranges != nullptr ? *ranges : SymbolRanges()).lo > 0;
 }
 
-// What runs where boxes are asked for.
+// What runs where loads by the copy engine are asked for.
 struct Plan {
   MatmulWay way;
   Box box;
@@ -59,7 +59,7 @@ struct Plan {
 };
 
 // With as many stages as fit beside the epilogue.
-std::vector<PricedMatmul> boxed_ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+std::vector<PricedMatmul> tma_ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
   MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
@@ -70,7 +70,7 @@ std::vector<PricedMatmul> boxed_ways_of(const CudaProblem& problem, const CudaWi
   };
   sizes.repeats = per_stride(axes[kW]) * per_stride(axes[kH]);
   std::vector<PricedMatmul> ways;
-  for (auto [way, microseconds] : boxed_ways(sizes, problem.arch)) {
+  for (auto [way, microseconds] : tma_ways(sizes, problem.arch)) {
     way.stages = std::min(way.stages, wgmma_most_stages(way, {true, true, way.block_m}));
     const bool is_known = std::any_of(ways.begin(), ways.end(), [&](const auto& w) { return w.way == way; });
     if (!is_known) ways.push_back({way, microseconds});
@@ -79,8 +79,8 @@ std::vector<PricedMatmul> boxed_ways_of(const CudaProblem& problem, const CudaWi
 }
 
 MatmulWay choose_boxed(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  for (const auto& [way, microseconds] : boxed_ways_of(problem, axes))
-    if (!is_named(problem.way) || Way(ConvWay{ConvLoads::boxes, way}) == problem.way) return way;
+  for (const auto& [way, microseconds] : tma_ways_of(problem, axes))
+    if (!is_named(problem.way) || Way(ConvWay{ConvLoads::tma, way}) == problem.way) return way;
   AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
 
@@ -181,8 +181,8 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
 
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes) {
   std::vector<KernelVariant> variants;
-  for (const auto& [way, microseconds] : boxed_ways_of(problem, axes))
-    variants.push_back({ConvWay{ConvLoads::boxes, way}, microseconds});
+  for (const auto& [way, microseconds] : tma_ways_of(problem, axes))
+    variants.push_back({ConvWay{ConvLoads::tma, way}, microseconds});
   return variants;
 }
 
@@ -215,7 +215,7 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                     std::to_string(c.block_n);
   launch.params = params.dims();
   launch.tensor_maps = maps_of(axes, plan);
-  code.source += cuda_kernel_head(problem, launch, false, c.resident) + body;
+  code.source += cuda_kernel_head(problem, launch, false, c.occupancy) + body;
   code.launches.push_back(std::move(launch));
   return code;
 }

@@ -9,7 +9,7 @@ namespace aicf {
 // Whether it can: channels last, 64 of them or a multiple, in x and in the weights, one group, two spatial
 // axes of constant sizes.
 bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes);
-// Its ways, those of boxed_ways in their order.
+// Its ways, those of tma_ways in their order.
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes);
 // `epilogue`: as the problem, with the windows from operand 2 on as [N, spatial…, M], and with its program.
 CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes, const CudaProblem& epilogue);

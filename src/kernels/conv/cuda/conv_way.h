@@ -8,7 +8,7 @@ namespace aicf {
 
 enum class ConvLoads : uint8_t {
   gathered,  // by threads, element by element or in vectors (conv_gather.cuh)
-  boxes,     // by the copy engine (conv_tma.cuh)
+  tma,       // by the copy engine (conv_tma.cuh)
 };
 
 struct ConvWay {

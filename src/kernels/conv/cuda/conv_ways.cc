@@ -93,16 +93,16 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
 
 // Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
 // often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
-std::vector<PricedMatmul> boxed_ways(const MatmulSizes& sizes, int arch) {
+std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch) {
   constexpr int64_t kShortDepth = 256;
   const MatmulWay narrow{
-      .unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 64, .stages = 3, .warpgroups = 2, .resident = 3};
+      .unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 64, .stages = 3, .warpgroups = 2, .occupancy = 3};
   const int64_t tiles = tile_count(sizes, narrow);
   const bool is_best = tiles >= 2 * kMultiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
   std::vector<PricedMatmul> ways;
   // Boxes of pixels are stored by the warps that multiply.
   for (const MatmulWay& way : matmul_ways(sizes, MatmulFamily::wgmma, arch, 4))
-    if (!hands_over_epilogue(way)) ways.push_back(estimated(sizes, way));
+    if (!has_epilogue_warps(way)) ways.push_back(estimated(sizes, way));
   ways.insert(is_best ? ways.begin() : ways.end(), estimated(sizes, narrow));
   return ways;
 }

@@ -8,6 +8,6 @@ namespace aicf {
 // Tiles and splits for a contraction of these sizes whose operands are gathered, the best first.
 std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch);
 // Those of conv_tma.cuh.
-std::vector<PricedMatmul> boxed_ways(const MatmulSizes& sizes, int arch);
+std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch);
 
 }  // namespace aicf

@@ -333,7 +333,7 @@ void run_rows(const GemmBlock<T>& block, int64_t row, int64_t count, int64_t fir
     ragged<Tile>(function, block, rows, row, count, whole, b, ldb);
 }
 
-// Rows are dealt out evenly, since a call with few rows waits on the latency of its chains.
+// Rows are split evenly, since a call with few rows waits on the latency of its chains.
 template <class Tile, class T>
 void run_block(const GemmBlock<T>& block) {
   const int64_t groups = (block.m + Tile::kRows - 1) / Tile::kRows,

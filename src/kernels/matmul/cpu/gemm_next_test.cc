@@ -46,7 +46,7 @@ TEST(GemmNext, WeightsAfterATile) {
   EXPECT_EQ(weights_after(call, 6).pieces, 0);
 }
 
-TEST(GemmNext, PiecesAreDealtToPanels) {
+TEST(GemmNext, PiecesAreSplitAmongPanels) {
   constexpr int64_t kPanel = 48, kStep = kPanel * 4;
   GemmBlock<float> block = {};
   block.n = 3 * kPanel;

@@ -23,11 +23,11 @@ constexpr int64_t kFewRows = 16;  // up to here y is read where it lies: packing
 template <class T>
 struct Job {
   const BoundCall& call;
-  const MatmulPlan& plan;
+  const GemmPlan& plan;
   const GemmIsa& isa;
   std::byte* scratch;
   int64_t index;
-  MatmulTile tile;
+  GemmTile tile;
   int64_t nr;
   int64_t k = 0, depth = 0;
 };
@@ -124,19 +124,19 @@ void set_right_copied(const Job<T>& job, int64_t column, GemmBlock<T>& block) {
 }
 
 // Column `column` at step k, the first of its panel.
-const float* weights_at(const BoundCall& call, const MatmulPlan& plan, int64_t column, int64_t k) {
+const float* weights_at(const BoundCall& call, const GemmPlan& plan, int64_t column, int64_t k) {
   return static_cast<const float*>(call.inputs[1].data) + column * plan.k +
          k * packed_panel_width(gemm_isa(call.isa).nr_f32, column, plan.n);
 }
 
-FirstWeights weights_of(const BoundCall& call, const MatmulPlan& plan, const MatmulTile& tile, int64_t k) {
+FirstWeights weights_of(const BoundCall& call, const GemmPlan& plan, const GemmTile& tile, int64_t k) {
   const int64_t nr = gemm_isa(call.isa).nr_f32, bytes = nr * static_cast<int64_t>(sizeof(float));
   return {reinterpret_cast<const std::byte*>(weights_at(call, plan, tile.column, k)),
           ceil_div(tile.columns, nr), std::min(kGemmDepth, plan.k - k) * bytes, plan.k * bytes};
 }
 
 FirstWeights first_weights(const BoundCall& call, int64_t tile) {
-  const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
+  const GemmPlan& plan = stored_plan<GemmPlan>(call);
   return weights_of(call, plan, tile_at(plan, tile), 0);
 }
 
@@ -189,7 +189,7 @@ void run_right(const Job<T>& job, GemmBlock<T>& block, TileEpilogue* epilogue) {
 
 template <class T>
 void store_tile(const Job<T>& job, const T* c, int64_t ldc) {
-  const MatmulPlan& plan = job.plan;
+  const GemmPlan& plan = job.plan;
   const TensorArg& out = job.call.outputs[0];
   for (int64_t i = 0; i < job.tile.rows; ++i) {
     const int64_t to = offset_of(plan, plan.operand[0], job.tile, job.tile.row + i, job.tile.column);
@@ -200,7 +200,7 @@ void store_tile(const Job<T>& job, const T* c, int64_t ldc) {
 
 template <class T>
 void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
-  const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
+  const GemmPlan& plan = stored_plan<GemmPlan>(call);
   const GemmIsa& isa = gemm_isa(call.isa);
   Job<T> job{call, plan, isa, scratch, index, tile_at(plan, index), panel_columns<T>(isa)};
   GemmBlock<T> block = {};
@@ -229,12 +229,12 @@ void run_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
   if (!call.program && block.padded) store_tile(job, block.c, block.ldc);
 }
 
-bool rows_share_sets(const MatmulPlan& plan, int64_t bytes) {
+bool rows_share_sets(const GemmPlan& plan, int64_t bytes) {
   return plan.m >= 4 && plan.x.row != 0 && plan.x.row * bytes % kSetPeriod == 0;
 }
 
 template <class T>
-void place_scratch(BoundCall& call, MatmulPlan& plan) {
+void place_scratch(BoundCall& call, GemmPlan& plan) {
   const int64_t bytes = sizeof(T);
   const bool widen = is_half(call.inputs[0].dtype);
   int64_t used = 0;
@@ -243,7 +243,7 @@ void place_scratch(BoundCall& call, MatmulPlan& plan) {
     if (wanted) used += round_up(size, 64);
     return wanted ? at : -1;
   };
-  const MatmulView& result = plan.operand[plan.operands - 1];
+  const GemmView& result = plan.operand[plan.operands - 1];
   const bool copies_x = widen || plan.x.column != 1 || rows_share_sets(plan, bytes);
   const bool copies_c = call.program || widen || result.column != 1;
   plan.x_offset = take(copies_x, plan.row_tile * (kGemmDepth + kCopyPadding) * bytes);
@@ -256,7 +256,7 @@ void place_scratch(BoundCall& call, MatmulPlan& plan) {
 
 template <class T>
 void prepare_float(BoundCall& call, const char* kernel, bool packed) {
-  MatmulPlan plan = plan_matmul_views(call, kernel, packed);
+  GemmPlan plan = plan_matmul_views(call, kernel, packed);
   const GemmIsa& isa = gemm_isa(call.isa);
   plan.direct_y = !packed && !is_half(call.inputs[1].dtype) && plan.y.column == 1 && plan.m <= kFewRows;
   choose_matmul_tiles(plan, isa.mr, panel_columns<T>(isa), sizeof(T));

@@ -10,8 +10,8 @@ namespace {
 // Wrapping sums in 64 bits: the low bits of a product depend only on the low bits of its factors.
 template <class T>
 void run_int_tile(const BoundCall& call, int64_t index, std::byte* scratch) {
-  const MatmulPlan& plan = stored_plan<MatmulPlan>(call);
-  const MatmulTile tile = tile_at(plan, index);
+  const GemmPlan& plan = stored_plan<GemmPlan>(call);
+  const GemmTile tile = tile_at(plan, index);
   const auto* x = static_cast<const T*>(call.inputs[0].data) + offset_of(plan, plan.x, tile, tile.row, 0);
   const auto* y = static_cast<const T*>(call.inputs[1].data) + offset_of(plan, plan.y, tile, 0, tile.column);
   auto* out =
@@ -61,7 +61,7 @@ void prepare_matmul_int(BoundCall& call) {
   call.run = int_tile(call.inputs[0].dtype);
   if (!call.run)
     bad_step(kName, "dtype of x", "an integer type", std::string(dtype_name(call.inputs[0].dtype)));
-  MatmulPlan plan = plan_matmul_views(call, kName, false);
+  GemmPlan plan = plan_matmul_views(call, kName, false);
   plan.direct_y = 1;
   choose_matmul_tiles(plan, 1, 64, sizeof(uint64_t));
   call.scratch_bytes = plan.column_tile * static_cast<int64_t>(sizeof(uint64_t));

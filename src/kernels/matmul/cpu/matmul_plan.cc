@@ -16,17 +16,17 @@ constexpr int64_t kWantedTiles = 16;
 constexpr double kSmallestTile = 2e6;  // flops, about 20 µs of one core
 constexpr double kLoadFlops = 32;      // reading an element of y from L3 takes as long as 32 flops
 
-MatmulView view_of(const TensorArg& tensor, const int64_t* sizes, int rank, const char* kernel) {
+GemmView view_of(const TensorArg& tensor, const int64_t* sizes, int rank, const char* kernel) {
   int64_t strides[kMaxRank];
   broadcast_strides(tensor, sizes, rank, kernel, strides);
-  MatmulView view = {};
+  GemmView view = {};
   for (int i = 0; i + 2 < rank; ++i) view.batch[i] = strides[i];
   view.row = strides[rank - 2];
   view.column = strides[rank - 1];
   return view;
 }
 
-void remove_batch_axis(MatmulPlan& plan, int64_t axis) {
+void remove_batch_axis(GemmPlan& plan, int64_t axis) {
   const auto erase = [&](int64_t* values) {
     std::copy(values + axis + 1, values + plan.batch_rank, values + axis);
     values[plan.batch_rank - 1] = 0;
@@ -38,12 +38,12 @@ void remove_batch_axis(MatmulPlan& plan, int64_t axis) {
   --plan.batch_rank;
 }
 
-bool continues_rows(const MatmulView& view, int64_t axis, int64_t m) {
+bool continues_rows(const GemmView& view, int64_t axis, int64_t m) {
   return view.batch[axis] == view.row * m;
 }
 
 // A batch axis that y does not have and that continues the rows everywhere else is more rows.
-bool merge_last_batch_axis(MatmulPlan& plan) {
+bool merge_last_batch_axis(GemmPlan& plan) {
   const int64_t axis = plan.batch_rank - 1;
   if (plan.batch[axis] == 1) {
     remove_batch_axis(plan, axis);
@@ -73,7 +73,7 @@ void check_outputs(const BoundCall& call, const char* kernel) {
   }
 }
 
-void add_operands(MatmulPlan& plan, const BoundCall& call, const char* kernel) {
+void add_operands(GemmPlan& plan, const BoundCall& call, const char* kernel) {
   const TensorArg& result = call.outputs[0];
   if (call.program) {
     check_epilogue(call, 2, kernel);
@@ -88,7 +88,7 @@ void add_operands(MatmulPlan& plan, const BoundCall& call, const char* kernel) {
     plan.operand[plan.operands++] = view_of(output, result.sizes, result.rank, kernel);
 }
 
-void set_operand_views(MatmulPlan& plan, const BoundCall& call, const char* kernel, bool packed) {
+void set_operand_views(GemmPlan& plan, const BoundCall& call, const char* kernel, bool packed) {
   const TensorArg& x = call.inputs[0];
   const TensorArg& y = call.inputs[1];
   int64_t sizes[kMaxRank];
@@ -116,8 +116,8 @@ void set_operand_views(MatmulPlan& plan, const BoundCall& call, const char* kern
 
 }  // namespace
 
-MatmulPlan plan_matmul_views(const BoundCall& call, const char* kernel, bool packed) {
-  MatmulPlan plan = {};
+GemmPlan plan_matmul_views(const BoundCall& call, const char* kernel, bool packed) {
+  GemmPlan plan = {};
   const TensorArg& result = call.outputs[0];
   check_step(result.rank >= 2, kernel, "rank of the result", ">= 2", result.rank);
   check_outputs(call, kernel);
@@ -135,7 +135,7 @@ MatmulPlan plan_matmul_views(const BoundCall& call, const char* kernel, bool pac
   return plan;
 }
 
-void choose_matmul_tiles(MatmulPlan& plan, int64_t mr, int64_t nr, int element_bytes) {
+void choose_matmul_tiles(GemmPlan& plan, int64_t mr, int64_t nr, int element_bytes) {
   const bool shares_panels = plan.packed || plan.direct_y;
   const int64_t columns = std::max(nr, kColumnTile * 4 / element_bytes / nr * nr);
   int64_t row_tiles = std::max<int64_t>(1, ceil_div(plan.m, shares_panels ? kRowTile : kRowTilePacking));
@@ -162,8 +162,8 @@ void choose_matmul_tiles(MatmulPlan& plan, int64_t mr, int64_t nr, int element_b
   }
 }
 
-MatmulTile tile_at(const MatmulPlan& plan, int64_t index) {
-  MatmulTile tile;
+GemmTile tile_at(const GemmPlan& plan, int64_t index) {
+  GemmTile tile;
   tile.column = index % plan.column_tiles * plan.column_tile;
   index /= plan.column_tiles;
   tile.row = index % plan.row_tiles * plan.row_tile;
@@ -177,7 +177,7 @@ MatmulTile tile_at(const MatmulPlan& plan, int64_t index) {
   return tile;
 }
 
-int64_t offset_of(const MatmulPlan& plan, const MatmulView& view, const MatmulTile& tile, int64_t row,
+int64_t offset_of(const GemmPlan& plan, const GemmView& view, const GemmTile& tile, int64_t row,
                   int64_t column) {
   int64_t offset = row * view.row + column * view.column;
   for (int64_t axis = 0; axis < plan.batch_rank; ++axis) offset += tile.batch[axis] * view.batch[axis];

@@ -5,15 +5,15 @@
 
 namespace aicf {
 
-TileEpilogue::TileEpilogue(const BoundCall& call, const GemmIsa& isa, const MatmulTile& tile,
+TileEpilogue::TileEpilogue(const BoundCall& call, const GemmIsa& isa, const GemmTile& tile,
                            std::byte* scratch, void* c, int64_t ldc)
     : call_(call), tile_(tile) {
-  const auto& plan = stored_plan<MatmulPlan>(call);
+  const auto& plan = stored_plan<GemmPlan>(call);
   scratch_ = scratch + plan.program_offset;
   windows_[0] = {c, ldc, 1};
   count_ = static_cast<size_t>(plan.operands) + 1;
   for (size_t i = 1; i < count_; ++i) {
-    const MatmulView& view = plan.operand[i - 1];
+    const GemmView& view = plan.operand[i - 1];
     const int64_t offset = offset_of(plan, view, tile_, tile_.row, tile_.column);
     windows_[i] = {static_cast<std::byte*>(tensor(i).data) + offset * dtype_bytes(tensor(i).dtype), view.row,
                    view.column};

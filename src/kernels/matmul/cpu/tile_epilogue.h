@@ -13,7 +13,7 @@ namespace aicf {
 class TileEpilogue {
  public:
   // `c` are the sums, rows `ldc` apart; call, isa and tile must outlive the object.
-  TileEpilogue(const BoundCall& call, const GemmIsa& isa, const MatmulTile& tile, std::byte* scratch, void* c,
+  TileEpilogue(const BoundCall& call, const GemmIsa& isa, const GemmTile& tile, std::byte* scratch, void* c,
                int64_t ldc);
 
   // All of it, if micro-kernels can do it; else null.
@@ -29,7 +29,7 @@ class TileEpilogue {
   const TensorArg& tensor(size_t window) const;  // 0 are the sums
 
   const BoundCall& call_;
-  const MatmulTile& tile_;
+  const GemmTile& tile_;
   std::byte* scratch_;
   size_t count_;
   TileWindow windows_[kMaxTileOperands + 1];

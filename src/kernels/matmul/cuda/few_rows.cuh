@@ -1,6 +1,7 @@
 // The end of a product of up to eight rows whose K is split among the blocks of a cluster. Each block sends its part to the
 // block that adds the parts, into shared memory that the pipeline does not use, and leaves; a barrier there counts the
-// bytes that have come. Nobody meets, and no fence waits for other accesses, as finish_cluster (matmul_common.cuh) must.
+// bytes that have come. No other block waits, and no fence waits for other accesses, as finish_cluster
+// (matmul_common.cuh) must.
 #pragma once
 
 #include "cluster_sends.cuh"
@@ -19,7 +20,7 @@ struct FewRows {
   }
 
 #if __CUDA_ARCH__ >= 900
-  // By one thread of each block, before the cluster's first meeting.
+  // By one thread of each block, before the cluster's first barrier.
   static __device__ __forceinline__ void set_up(uint32_t memory, int rows) {
     const int own = int(cluster_rank()), quads = own < kQuads ? (kQuads - own + kParts - 1) / kParts : 0;
     expect_sends(memory + kBarrierAt, kParts * quads * rows * 4 * kLaneBytes);

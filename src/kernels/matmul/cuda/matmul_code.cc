@@ -3,12 +3,12 @@
 
 #include "base/error.h"
 #include "kernels/cuda_text.h"
-#include "kernels/made_input.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
 #include "kernels/matmul/cuda/matmul_plan.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/product_group.h"
+#include "kernels/prologue.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {
@@ -40,15 +40,15 @@ size_t summed_output(const TileProgram& program) {
 enum class Role { kWhole, kPart, kSum };  // of a launch: no split or one in a cluster; parts; their sum
 
 // Writes one contraction: its translation unit and launches.
-class Writer {
+class MatmulWriter {
  public:
-  Writer(const CudaProblem& problem, const MatmulPlan& plan)
+  MatmulWriter(const CudaProblem& problem, const MatmulPlan& plan)
       : problem_(problem),
         plan_(plan),
         way_(plan.way),
         a_(plan.view),
         dtype_(problem.inputs[0].dtype),
-        made_(made_input(problem)),
+        prologue_(prologue_of(problem)),
         group_(product_group(problem)) {}
 
   CudaCode write() {
@@ -89,8 +89,8 @@ class Writer {
   // What makes x in the block, and the instructions of wgmma.
   std::string multiply_text() const {
     std::string text;
-    if (made_ != nullptr) text += made_->text;
-    if (plan_.keeps_x) text += wgmma_multiply_made_text(dtype_, way_.block_n, a_.y.along_k);
+    if (prologue_ != nullptr) text += prologue_->text;
+    if (plan_.keeps_x) text += wgmma_multiply_rs_text(dtype_, way_.block_n, a_.y.along_k);
     if (is_wgmma(way_)) text += wgmma_multiply_text(dtype_, way_.block_n, a_.x.along_k, a_.y.along_k);
     return text;
   }
@@ -107,7 +107,7 @@ class Writer {
   }
   // The problem whose operands are the launch's: of several products or with what makes x, all of them.
   const CudaProblem& problem_of_head() const {
-    return made_ != nullptr ? *made_->kernel : group_ != nullptr ? *group_->kernel : problem_;
+    return prologue_ != nullptr ? *prologue_->kernel : group_ != nullptr ? *group_->kernel : problem_;
   }
   // Sums over all rows come in parts of 16, which a second launch adds: 32 columns to a block.
   static constexpr int kSumRows = 16, kSumThreads = 512, kSumColumns = 32;
@@ -140,8 +140,8 @@ class Writer {
   }
   std::string header_name() const {
     return row_blocks(way_) > 0              ? "row_epilogue"
-           : plan_.keeps_x                   ? "made_x"
-           : hands_over_epilogue(way_)       ? "wgmma_handed"
+           : plan_.keeps_x                   ? "wgmma_rs"
+           : has_epilogue_warps(way_)        ? "wgmma_epilogue_warps"
            : is_sliced(way_)                 ? "sliced"
            : way_.unit == MatmulUnit::single ? "single"
                                              : family_name();
@@ -155,13 +155,14 @@ class Writer {
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(way_.block_m) + "x" + std::to_string(way_.block_n);
     if (is_sliced(way_)) launch.function += "_sliced";
-    if (row_blocks(way_) > 0) launch.function += "_rows";
-    if (plan_.dual) launch.function += "_pair";
-    if (hands_over_epilogue(way_)) launch.function += keeps_x_stationary(way_) ? "_staying" : "_handed";
+    if (row_blocks(way_) > 0) launch.function += "_row_reduction";
+    if (plan_.dual) launch.function += "_dual";
+    if (has_epilogue_warps(way_))
+      launch.function += keeps_x_stationary(way_) ? "_stationary_x" : "_epilogue_warps";
     if (keeps_x_stationary(way_)) launch.grid[0] = ceildiv(a_.m, Dim(way_.block_m)) * Dim(plan_.row_blocks);
     if (role == Role::kSum) launch.function += "_sum";
     if (plan_.keeps_x) {
-      if (made_ != nullptr) launch.function += "_made";
+      if (prologue_ != nullptr) launch.function += "_prologue";
       launch.tensor_maps = {matmul_map(problem_, a_, 1, way_.block_n)};
       return launch;
     }
@@ -224,32 +225,34 @@ class Writer {
            (family_of(way_) == MatmulFamily::simt ? ", block_index" : "");
   }
 
-  // What made_x.cuh calls Make: a copy, or the member's blocks one after the other.
+  // What wgmma_rs.cuh calls Make: a copy, or the member's blocks one after the other.
   std::string make_text() {
-    if (made_ == nullptr) return "  const aicf::CopiedX<Operands> make{operands};\n";
-    const MadeInput& made = *made_;
-    const CudaLaunch& launch = made.code.launches[0];
-    std::string first, count = "uint32_t(" + params_.expr(launch.grid[0]) + ")", call = made.function + "(";
+    if (prologue_ == nullptr) return "  const aicf::CopiedX<Operands> make{operands};\n";
+    const Prologue& prologue = *prologue_;
+    const CudaLaunch& launch = prologue.code.launches[0];
+    std::string first, count = "uint32_t(" + params_.expr(launch.grid[0]) + ")",
+                       call = prologue.function + "(";
     if (plan_.wgmma.own_part) {  // as many for every block, but where the last part of K is shorter
-      const std::string piece = std::to_string(made.code.block_elements);
+      const std::string piece = std::to_string(prologue.code.block_elements);
       first = "uint32_t(k_first) / " + piece + " + ";
       count = divides(a_.k, *plan_.part_depth.constant())
-                  ? std::to_string(*plan_.part_depth.constant() / made.code.block_elements)
+                  ? std::to_string(*plan_.part_depth.constant() / prologue.code.block_elements)
                   : "uint32_t(k_end - k_first + " + piece + " - 1) / " + piece;
     }
     call += first + "i";
-    for (const int32_t number : made.inputs) call += ", in" + std::to_string(number);
+    for (const int32_t number : prologue.inputs) call += ", in" + std::to_string(number);
     call += ", x";
     for (const Dim& param : launch.params) call += ", " + params_.expr(param);
     const std::string threads = std::to_string(launch.block);
-    const std::string some = launch.block < kMadeThreads ? "if (threadIdx.x < " + threads + ") " : "";
+    const std::string some = launch.block < kPrologueThreads ? "if (threadIdx.x < " + threads + ") " : "";
     // What one block leaves in shared memory of its own is free for the next when all threads have left it.
-    const std::string meet = made.code.static_shared_bytes > 0
-                                 ? "if (i > 0) aicf::sync_threads<" + std::to_string(kMadeThreads) + ">();\n"
-                                 : "";
+    const std::string barrier =
+        prologue.code.static_shared_bytes > 0
+            ? "if (i > 0) aicf::sync_threads<" + std::to_string(kPrologueThreads) + ">();\n"
+            : "";
     return "  const auto make = [&](Operands::Element* x, int, int k_first, int k_end) {\n#pragma unroll\n"
            "    for (uint32_t i = 0; i < " +
-           count + "; ++i) {\n" + meet + some + call + ");\n    }\n  };\n";
+           count + "; ++i) {\n" + barrier + some + call + ");\n    }\n  };\n";
   }
 
   std::string kernel_type(Role role) const {
@@ -288,7 +291,7 @@ class Writer {
   const MatmulWay& way_;
   const MatmulView& a_;
   const DType dtype_;
-  const MadeInput* made_;
+  const Prologue* prologue_;
   const ProductGroup* group_;
   CudaParams params_;
 };
@@ -296,7 +299,7 @@ class Writer {
 }  // namespace
 
 CudaCode matmul_code(const CudaProblem& problem, const MatmulWay& way) {
-  return Writer(problem, resolve(way, problem)).write();
+  return MatmulWriter(problem, resolve(way, problem)).write();
 }
 
 }  // namespace aicf

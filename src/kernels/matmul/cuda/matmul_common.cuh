@@ -13,7 +13,7 @@ struct MatmulOperands {
   using Index = I;
   static constexpr bool kSumsX = false;  // whether it has what row_sums.cuh asks for
   // Whether x is multiplied by a second matrix, y1, whose results stand beside those of y in the epilogue (matmul_pair).
-  static constexpr bool kPair = false;
+  static constexpr bool kDualGemm = false;
   const T* x;
   const T* y;
   Index m, n, k;

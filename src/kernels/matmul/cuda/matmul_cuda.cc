@@ -28,7 +28,7 @@ bool can_sum_rows(const CudaProblem& problem, const MatmulWay& way) {
 // Whether blocks take whole tiles, of any batch; where they sum x, of as many columns as that takes, whatever
 // the sizes.
 bool shares_launch(const CudaProblem& problem, const MatmulWay& way) {
-  return is_wgmma(way) && split_parts(way) == 1 && way.resident == 1 &&
+  return is_wgmma(way) && split_parts(way) == 1 && way.occupancy == 1 &&
          (!product_group(problem)->x_sums ||
           bounds(matmul_view(problem).n, ranges_of(problem)).lo > (kColumnsWithSums - 1) * way.block_n);
 }
@@ -152,7 +152,7 @@ std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int coun
   return variants_of(grouped, {MatmulFamily::wgmma});
 }
 
-bool takes_made_input(const CudaProblem& problem) {
+bool takes_prologue(const CudaProblem& problem) {
   const auto* way = std::get_if<MatmulWay>(&problem.way);
   if (way == nullptr || !matmul_family_fits(problem, MatmulFamily::wgmma)) return false;
   const MatmulView a = matmul_view(problem);

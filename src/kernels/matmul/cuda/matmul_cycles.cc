@@ -30,9 +30,9 @@ constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredRes
 constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
-constexpr double kPingPongCycles = 0.10;   // where the products of another warpgroup go on
-constexpr double kHandoverCycles = 0.2;    // by the warps that only store,
-constexpr double kThreeWarpsCycles = 0.6;  //   where they are three
+constexpr double kPingPongCycles = 0.10;      // where the products of another warpgroup go on
+constexpr double kEpilogueWarpsCycles = 0.2;  // by the warps that only store,
+constexpr double kThreeWarpsCycles = 0.6;     //   where they are three
 // Of a byte that an optimizer's update moves in an epilogue, one warp: with three of them that store, tiles
 // of 128 x 256 took 27 us longer than the products of K = 4096.
 constexpr double kByteCycles = 0.9;
@@ -66,9 +66,9 @@ double wgmma_step_cycles(const MatmulWay& c) {
     case 256128:
       return 1110;
     case 128256:
-      return hands_over_epilogue(c) ? 1077 : 1110;
+      return has_epilogue_warps(c) ? 1077 : 1110;
     case 128192:
-      return hands_over_epilogue(c) && !keeps_x_stationary(c) ? 870 : 850;  // with fewer stages
+      return has_epilogue_warps(c) && !keeps_x_stationary(c) ? 870 : 850;  // with fewer stages
     case 128128:
       return is_ping_pong(c) ? 630 : 700;
     case 128096:
@@ -97,7 +97,7 @@ double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 
 // Blocks of a multiprocessor at a time.
 int64_t resident_blocks(const MatmulWay& c) {
-  return is_wgmma(c)                         ? c.resident
+  return is_wgmma(c)                         ? c.occupancy
          : family_of(c) == MatmulFamily::mma ? 2
          : c.unit == MatmulUnit::single      ? 8
                                              : 256 / c.block_m;
@@ -178,9 +178,9 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t blocks = tile_count(sizes, c) * split_parts(c);
-  const int64_t resident =
+  const int64_t occupancy =
       std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
-  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * resident));
+  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * occupancy));
   const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
   const double depth = static_cast<double>(sliced_depth(sizes, family_of(c))) / split_parts(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
@@ -188,7 +188,7 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                       : c.slices == 4                    ? kShortTf32
                       : sharing > 1                      ? kSharedTf32
                                                          : kSlicedTf32;
-  const double warps = std::min(sharing, static_cast<double>(resident)) * c.slices;
+  const double warps = std::min(sharing, static_cast<double>(occupancy)) * c.slices;
   const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
@@ -218,27 +218,27 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const double sharing = rounds > 1 || scattered ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)));
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  // An epilogue that is handed over has the time of the next tile's products.
+  // Dedicated warps run an epilogue in the time of the next tile's products.
   const auto tile_of = [&](int64_t some) {
     const double products = steps * shared_step_cycles(sizes, c, some);
-    return hands_over_epilogue(c)
+    return has_epilogue_warps(c)
                ? std::max(products,
-                          results * (has_three_storing_warps(c) ? kThreeWarpsCycles : kHandoverCycles))
+                          results * (has_three_epilogue_warps(c) ? kThreeWarpsCycles : kEpilogueWarpsCycles))
                : products;
   };
-  const bool large = is_wgmma(c) && c.resident == 1;
+  const bool large = is_wgmma(c) && c.occupancy == 1;
   const double result_cycles = scattered         ? kScatteredResult
                                : is_ping_pong(c) ? kPingPongCycles
                                : large           ? kResultCycles
                                                  : kSmallResultCycles;
   const double broken_rows = is_wgmma(c) && sizes.n % 64 != 0 ? kBrokenResult : 1;
-  const double stored = results * broken_rows * result_cycles * sharing / (c.resident > 1 ? 2 : 1) /
+  const double stored = results * broken_rows * result_cycles * sharing / (c.occupancy > 1 ? 2 : 1) /
                         (splits_in_cluster(c) ? split_parts(c) : 1);
   // Of warpgroups in ping-pong, only the last one's epilogue is not behind another's products.
   double cycles = (waves - 1) * tile_of(running) + tile_of(last) +
-                  (hands_over_epilogue(c) ? 1
-                   : is_ping_pong(c)      ? 2
-                                          : waves) *
+                  (has_epilogue_warps(c) ? 1
+                   : is_ping_pong(c)     ? 2
+                                         : waves) *
                       stored;
   // Behind the memory's time the rest does not hide entirely.
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
@@ -265,9 +265,9 @@ double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulWay& c, int 
   const double waves = static_cast<double>(ceil_div(tile_count(sizes, c), concurrent_blocks(c)));
   const double warps_cycles = static_cast<double>(c.block_m) * c.block_n * bytes * kByteCycles;
   const double own = warps_cycles / (4.0 * c.warpgroups);  // by the warps that multiply
-  if (!hands_over_epilogue(c)) return waves * own;
+  if (!has_epilogue_warps(c)) return waves * own;
   const double product = static_cast<double>(ceil_div(sizes.k, kStepDepth)) * step_cycles(sizes, c);
-  const double stored = warps_cycles / (has_three_storing_warps(c) ? 3 : 4);
+  const double stored = warps_cycles / (has_three_epilogue_warps(c) ? 3 : 4);
   return waves * std::max(stored - product, 0.0) + own;
 }
 

@@ -137,7 +137,7 @@ void add_early_flags(MatmulOperandsText& operands, const CudaProblem& problem, c
 // How matrices and tiles are found.
 std::string functions_text(const CudaProblem& problem, const MatmulView& a, const MatmulWay& way) {
   std::string text = matrix_function(a, "x", "x") + matrix_function(a, "y", "y");
-  if (is_dual_gemm(problem)) text += flag_text("kPair", true) + matrix_function(a, "y1", "y");
+  if (is_dual_gemm(problem)) text += flag_text("kDualGemm", true) + matrix_function(a, "y1", "y");
   // Whether the epilogue's groups of columns never reach beyond the last column.
   text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/made_input.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
 #include "kernels/product_group.h"
+#include "kernels/prologue.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {
@@ -21,15 +21,15 @@ bool takes_halves(const CudaProblem& problem) {
 }
 
 MatmulWay possible_schedule(MatmulWay way, const CudaProblem& problem, const MatmulView& a) {
-  if (!hands_over_epilogue(way)) return way;
+  if (!has_epilogue_warps(way)) return way;
   if (!takes_halves(problem)) {
     way.schedule = MatmulSchedule::cooperative;
-    ++way.stages;  // in the memory of what is not handed over
+    ++way.stages;  // in the memory of the results between the warps
     return way;
   }
   const bool is_stationary = product_group(problem) == nullptr && a.m.constant() && a.k.constant() &&
                              a.batch.empty() && blocks_of_row(matmul_sizes(problem), way) > 0;
-  if (!is_stationary) way.schedule = MatmulSchedule::epilogue_handover;
+  if (!is_stationary) way.schedule = MatmulSchedule::epilogue_warps;
   return way;
 }
 
@@ -43,7 +43,7 @@ int threads_of(const MatmulWay& way, const WarpTile& warp) {
 int min_blocks_of(const MatmulWay& way) {
   // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
   if (is_sliced(way)) return way.slices >= 8 ? 2 : 12 / way.slices;
-  return is_wgmma(way) ? way.resident : 0;
+  return is_wgmma(way) ? way.occupancy : 0;
 }
 
 int64_t shared_bytes_of(const MatmulWay& way, DType dtype, int64_t result_bytes) {
@@ -82,10 +82,10 @@ bool reads_x_early(const MatmulPlan& plan, const CudaProblem& problem) {
 
 // Whether a block keeps its part of K alone: a copy can, and pieces of one row that end where parts do.
 bool keeps_own_part(const MatmulPlan& plan, const CudaProblem& problem) {
-  const MadeInput* made = made_input(problem);
-  if (made == nullptr) return true;
+  const Prologue* prologue = prologue_of(problem);
+  if (prologue == nullptr) return true;
   const auto part = plan.part_depth.constant();
-  const int64_t piece = made->code.block_elements;
+  const int64_t piece = prologue->code.block_elements;
   return piece > 0 && is_one(plan.view.m) && part && *part % piece == 0;
 }
 
@@ -115,7 +115,7 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
           .half_tile = takes_halves(problem),
           .own_bytes = group != nullptr ? own_operand_bytes(problem) : 0,
           .reductions = row_blocks(way) > 0 ? row_reductions(*problem.program) : 0,
-          .storing_warps = storing_warps(way, *problem.program, a.k)};
+          .epilogue_warps = epilogue_warps(way, *problem.program, a.k)};
 }
 
 }  // namespace

@@ -11,14 +11,14 @@
 namespace aicf {
 
 struct MatmulPlan {
-  // As asked, but for the schedule: an epilogue is handed over as halves only, and x is stationary only where
-  // its size is known and fits. A schedule that is not possible becomes the next plainer one; a pipeline that
-  // then has room for one more stage gets it.
+  // As asked, but for the schedule: dedicated warps get results as halves only, and x is stationary only
+  // where its size is known and fits. A schedule that is not possible becomes the next plainer one; a
+  // pipeline that then has room for one more stage gets it.
   MatmulWay way;
   MatmulView view;
   bool dual = false;         // two products of one x, whose columns alternate in the tile
   WarpTile warp;             // mma: results of a warp
-  bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (made_x.cuh)
+  bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (wgmma_rs.cuh)
   int tile_columns = 0;      // of the result
   Dim tiles;                 // of the result, of all batches
   Dim part_depth;            // of K, of one part of a split

@@ -37,8 +37,8 @@ MatmulWay wgmma(MatmulSchedule schedule, int columns, int stages) {
           .schedule = schedule};
 }
 
-TEST(MatmulPlan, AnEpilogueIsHandedOverAsHalves) {
-  const MatmulWay asked = wgmma(MatmulSchedule::epilogue_handover, 192, 4);
+TEST(MatmulPlan, EpilogueWarpsGetHalves) {
+  const MatmulWay asked = wgmma(MatmulSchedule::epilogue_warps, 192, 4);
   Case halves, floats;
   set_up(halves, Dim(4096), 2304, 768);
   set_up(floats, Dim(4096), 2304, 768, DType::f32);
@@ -48,7 +48,7 @@ TEST(MatmulPlan, AnEpilogueIsHandedOverAsHalves) {
 
 TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
   const MatmulWay asked = wgmma(MatmulSchedule::stationary_x, 192, 3);
-  const MatmulWay handover = wgmma(MatmulSchedule::epilogue_handover, 192, 3);
+  const MatmulWay with_epilogue_warps = wgmma(MatmulSchedule::epilogue_warps, 192, 3);
   Case known, symbolic, deep;
   set_up(known, Dim(8192), 1536, 384);
   symbolic.ranges["m"] = {1, 8192};
@@ -61,7 +61,7 @@ TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
   EXPECT_EQ(plan.wgmma.x_rows, 0) << "no stage has any";
   for (const Case* c : {&symbolic, &deep}) {
     const MatmulPlan other = resolve(asked, c->problem);
-    EXPECT_EQ(other.way, handover);
+    EXPECT_EQ(other.way, with_epilogue_warps);
     EXPECT_EQ(other.row_blocks, 0);
     EXPECT_EQ(other.wgmma.x_rows, 128);
   }

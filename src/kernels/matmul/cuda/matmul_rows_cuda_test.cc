@@ -1,4 +1,4 @@
-// Compile-only: products with an epilogue over rows or whose epilogue is handed over, and what they take.
+// Compile-only: products with an epilogue over rows or by dedicated warps, and what they take.
 // What the code computes is checked where there is a GPU (compile/calls/join_rows_test.cc).
 #include <gtest/gtest.h>
 
@@ -116,12 +116,12 @@ TEST(MatmulRowsCuda, TakesNothingElse) {
   EXPECT_EQ(ways(c), 0u);
 }
 
-// Results are handed over as halves: a program that sees them in f32 has its tiles stored by the warps that
+// Epilogue warps get halves: a program that sees them in f32 has its tiles stored by the warps that
 // multiply.
-TEST(MatmulHandoverCuda, CompilesAndNeedsHalves) {
+TEST(MatmulEpilogueWarpsCuda, CompilesAndNeedsHalves) {
   std::vector<std::string> sources;
   for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!hands_over_epilogue(way)) continue;
+    if (!has_epilogue_warps(way)) continue;
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{load(0, 0), store(1, 0)}};
@@ -132,8 +132,8 @@ TEST(MatmulHandoverCuda, CompilesAndNeedsHalves) {
       c.problem.outputs[0].dtype = result;
       c.problem.program = &stores;
       const CudaCode code = matmul_code(c.problem, way);
-      EXPECT_EQ(code.source.find("HandedMatmul") != std::string::npos, result == DType::f16);
-      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_storing_warps(way) ? 512 : 384);
+      EXPECT_EQ(code.source.find("EpilogueWarpsMatmul") != std::string::npos, result == DType::f16);
+      EXPECT_EQ(code.launches[0].block, result == DType::f16 && !has_three_epilogue_warps(way) ? 512 : 384);
       if (result == DType::f16) sources.push_back(code.source);
     }
   }
@@ -143,28 +143,28 @@ TEST(MatmulHandoverCuda, CompilesAndNeedsHalves) {
 }
 
 // Four warps would take longer for the functions than the product of a tile does.
-TEST(MatmulHandoverCuda, SevenWarpsStoreFunctionsOfShortProducts) {
+TEST(MatmulEpilogueWarpsCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   TileProgram gelu{{DType::f32}, {DType::f16}, {{TileType::f32}, {TileType::f32}, {TileType::f32}}, {}, {}};
   gelu.stages = {{load(0, 0), op(TileOp::round_f16, 1, 0), op(TileOp::gelu, 2, 1), store(1, 2)}};
   TileProgram sum = gelu;
   sum.stages[0][2].op = TileOp::neg;
   const MatmulWay tile{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
-  EXPECT_EQ(storing_warps(tile, gelu, Dim(384)), 7);
-  EXPECT_EQ(storing_warps(tile, gelu, Dim(768)), 4);
-  EXPECT_EQ(storing_warps(tile, gelu, Dim::symbol("k")), 4);
-  EXPECT_EQ(storing_warps(tile, sum, Dim(384)), 4);
+  EXPECT_EQ(epilogue_warps(tile, gelu, Dim(384)), 7);
+  EXPECT_EQ(epilogue_warps(tile, gelu, Dim(768)), 4);
+  EXPECT_EQ(epilogue_warps(tile, gelu, Dim::symbol("k")), 4);
+  EXPECT_EQ(epilogue_warps(tile, sum, Dim(384)), 4);
   AICF_NEEDS_NVRTC();
   for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
-    if (!hands_over_epilogue(way)) continue;
+    if (!has_epilogue_warps(way)) continue;
     Case c;
     set_up(c, DType::f16, false, Dim(4096), Dim(2304));
     c.problem.inputs.pop_back();
     c.problem.outputs.pop_back();
     c.problem.program = &gelu;
     const CudaCode code = matmul_code(c.problem, way);
-    const char* warps = has_three_storing_warps(way) ? ", 3>::run"
-                        : keeps_x_stationary(way)    ? ", 7, 3>::run"
-                                                     : ", 7>::run";
+    const char* warps = has_three_epilogue_warps(way) ? ", 3>::run"
+                        : keeps_x_stationary(way)     ? ", 7, 3>::run"
+                                                      : ", 7>::run";
     EXPECT_NE(code.source.find(warps), std::string::npos);
     EXPECT_FALSE(compile_cuda(code.source, "sm_90a").empty());
   }
@@ -198,7 +198,7 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
     EXPECT_EQ(code.workspace_bytes, Dim(4096 / 16 * 2304 * 4)) << to_string(variant.way);
     EXPECT_EQ(code.launches[1].grid[0], Dim(2304 / 32)) << to_string(variant.way);
     // One of each way to store.
-    const size_t kind = hands_over_epilogue(own) ? 1 : is_ping_pong(own) ? 2 : 0;
+    const size_t kind = has_epilogue_warps(own) ? 1 : is_ping_pong(own) ? 2 : 0;
     if (!std::exchange(seen[kind], true)) sources.push_back(code.source);
   }
   EXPECT_EQ(sources.size(), seen.size());

@@ -34,9 +34,9 @@ bool take_split(WayWords& words, MatmulSplit& split) {
 }
 
 MatmulSchedule take_schedule(WayWords& words) {
-  if (words.take("alternate")) return MatmulSchedule::ping_pong;
-  if (!words.take("handed")) return MatmulSchedule::cooperative;
-  return words.take("x stays") ? MatmulSchedule::stationary_x : MatmulSchedule::epilogue_handover;
+  if (words.take("ping-pong")) return MatmulSchedule::ping_pong;
+  if (!words.take("epilogue-warps")) return MatmulSchedule::cooperative;
+  return words.take("stationary-x") ? MatmulSchedule::stationary_x : MatmulSchedule::epilogue_warps;
 }
 
 std::string_view schedule_text(MatmulSchedule schedule) {
@@ -44,11 +44,11 @@ std::string_view schedule_text(MatmulSchedule schedule) {
     case MatmulSchedule::cooperative:
       return "";
     case MatmulSchedule::ping_pong:
-      return " alternate";
-    case MatmulSchedule::epilogue_handover:
-      return " handed";
+      return " ping-pong";
+    case MatmulSchedule::epilogue_warps:
+      return " epilogue-warps";
     case MatmulSchedule::stationary_x:
-      return " handed x stays";
+      return " epilogue-warps stationary-x";
   }
   return "";
 }
@@ -59,7 +59,7 @@ std::string_view wgmma_fault(const MatmulWay& way) {
   if (way.block_n % 32 != 0 || way.block_n > 256) return "an instruction has up to 256 columns";
   if (splits_in_workspace(way)) return "parts of K are added up in clusters";
   if (way.schedule == MatmulSchedule::cooperative) return "";
-  if (way.warpgroups != 2 || way.resident != 1) return "two warpgroups have a multiprocessor for themselves";
+  if (way.warpgroups != 2 || way.occupancy != 1) return "two warpgroups have a multiprocessor for themselves";
   return way.split.kind != SplitKind::none ? "tiles of a persistent block are whole" : "";
 }
 
@@ -88,9 +88,9 @@ std::string_view fault_of(const MatmulWay& way) {
   if (way.split.parts < 2 && (splits_in_cluster(way) || splits_in_workspace(way)))
     return "a split of one part";
   if (is_wgmma(way)) return wgmma_fault(way);
-  if (way.warpgroups != 0 || way.resident != 1 || way.schedule != MatmulSchedule::cooperative ||
+  if (way.warpgroups != 0 || way.occupancy != 1 || way.schedule != MatmulSchedule::cooperative ||
       way.split.kind == SplitKind::row)
-    return "warpgroups, resident blocks, schedules and clusters of rows are wgmma's";
+    return "warpgroups, occupancy, schedules and clusters of rows are wgmma's";
   if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K are added up in clusters";
   const bool is_single_tile = way.block_m == kSingleSide && way.block_n == kSingleSide;
   if (way.unit == MatmulUnit::single && (!is_single_tile || way.split.kind != SplitKind::none))
@@ -106,9 +106,9 @@ std::string to_string(const MatmulWay& way) {
   if (split_parts(way) > 1)
     text += number("splits", split_parts(way)) + (splits_in_cluster(way) ? " cluster" : " workspace");
   if (way.warpgroups > 0) text += number("warpgroups", way.warpgroups);
-  if (way.resident > 1) text += number("resident", way.resident);
+  if (way.occupancy > 1) text += number("occupancy", way.occupancy);
   text += schedule_text(way.schedule);
-  if (row_blocks(way) > 0) text += number("rows of", row_blocks(way));
+  if (row_blocks(way) > 0) text += number("row-reduction cluster", row_blocks(way));
   return text;
 }
 
@@ -119,10 +119,10 @@ std::optional<MatmulWay> parse_matmul_way(std::string_view text) {
   if (!family || !words.take_tile(way.block_m, way.block_n) || !words.take("stages") ||
       !words.take_number(way.stages) || !words.take_optional("slices", way.slices) ||
       !take_split(words, way.split) || !words.take_optional("warpgroups", way.warpgroups) ||
-      !words.take_optional("resident", way.resident))
+      !words.take_optional("occupancy", way.occupancy))
     return std::nullopt;
   way.schedule = take_schedule(words);
-  if (words.take("rows of")) {
+  if (words.take("row-reduction cluster")) {
     if (way.split.kind != SplitKind::none || !words.take_number(way.split.parts)) return std::nullopt;
     way.split.kind = SplitKind::row;
   }

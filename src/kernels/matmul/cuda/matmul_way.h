@@ -39,10 +39,11 @@ struct MatmulSplit {
 
 // Who multiplies and who stores, of wgmma.
 enum class MatmulSchedule : uint8_t {
-  cooperative,        // the warpgroups of a block share each tile and store it
-  ping_pong,          // they take whole tiles in turn
-  epilogue_handover,  // other warps run the epilogue of all tiles of a block but the last (wgmma_handed.cuh)
-  stationary_x,       // the same, and a block has tiles of one row alone, whose x it keeps
+  cooperative,     // the warpgroups of a block share each tile and store it
+  ping_pong,       // they take whole tiles in turn
+  epilogue_warps,  // other warps run the epilogue of all tiles of a block but the last
+                   // (wgmma_epilogue_warps.cuh)
+  stationary_x,    // the same, and a block has tiles of one row alone, whose x it keeps
 };
 
 struct MatmulWay {
@@ -52,7 +53,7 @@ struct MatmulWay {
   int slices = 0;                  // of K among the warps of a block; 0: unsliced
   MatmulSplit split = {};
   int warpgroups = 0;  // wgmma: that compute
-  int resident = 1;    // wgmma: blocks of a multiprocessor at a time
+  int occupancy = 1;   // wgmma: blocks of a multiprocessor at a time
   MatmulSchedule schedule = MatmulSchedule::cooperative;
   bool operator==(const MatmulWay&) const = default;
 };
@@ -77,13 +78,13 @@ inline int row_blocks(const MatmulWay& way) { return way.split.kind == SplitKind
 
 inline bool is_ping_pong(const MatmulWay& way) { return way.schedule == MatmulSchedule::ping_pong; }
 inline bool keeps_x_stationary(const MatmulWay& way) { return way.schedule == MatmulSchedule::stationary_x; }
-inline bool hands_over_epilogue(const MatmulWay& way) {
-  return way.schedule == MatmulSchedule::epilogue_handover || keeps_x_stationary(way);
+inline bool has_epilogue_warps(const MatmulWay& way) {
+  return way.schedule == MatmulSchedule::epilogue_warps || keeps_x_stationary(way);
 }
-// Whether three warps run the epilogue that is handed over: beside 128 results of every thread that
+// Whether the epilogue warps are three: beside 128 results of every thread that
 // multiplies there are registers for so many.
-inline bool has_three_storing_warps(const MatmulWay& way) {
-  return hands_over_epilogue(way) && way.block_n == 256;
+inline bool has_three_epilogue_warps(const MatmulWay& way) {
+  return has_epilogue_warps(way) && way.block_n == 256;
 }
 
 // Why no kernel is like this; "" if one is. Whether it can run a problem is another question.

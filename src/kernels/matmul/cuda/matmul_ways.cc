@@ -20,8 +20,8 @@ MatmulSplit in_cluster(int parts) {
 // Splitting buys parallelism for a cost that does not pay for short K.
 std::vector<int> split_counts(const MatmulWay& c, int64_t k, int arch) {
   std::vector<int> splits{1};
-  if (c.unit == MatmulUnit::single || is_ping_pong(c) || hands_over_epilogue(c) ||
-      (c.warpgroups > 1 && c.resident > 1))
+  if (c.unit == MatmulUnit::single || is_ping_pong(c) || has_epilogue_warps(c) ||
+      (c.warpgroups > 1 && c.occupancy > 1))
     return splits;
   const int most = arch >= kClusterArch ? 8 : 32;
   const int steps = family_of(c) == MatmulFamily::simt ? 1 : 2;  // that a part has at least
@@ -69,13 +69,13 @@ void set_stages(const MatmulSizes& sizes, MatmulWay& c) {
   } else if (sizes.m <= 64) {
     const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
     const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
-    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.resident) /
+    const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.occupancy) /
                          ((loaded_rows(sizes, c) + c.block_n) * kStepBytes);
     // A few less, if the next launch's block then fits beside this one's: 16 x 4096 x 4096 took 11.1 us on an
     // H100 with 17 stages, 11.6 with 19. With half as many stages 64 x 4096 x 4096 took 12.6 in place
     // of 12.0.
     const int64_t stage = (loaded_rows(sizes, c) + c.block_n) * kStepBytes;
-    const int64_t beside = c.resident == 1 && split_parts(c) == 1 ? (kHalfOfAll - kEpilogue) / stage : 0;
+    const int64_t beside = c.occupancy == 1 && split_parts(c) == 1 ? (kHalfOfAll - kEpilogue) / stage : 0;
     const int64_t stages = std::min(wanted, room);
     c.stages = static_cast<int>(
         std::clamp<int64_t>(8 * beside >= 7 * stages ? std::min(stages, beside) : stages, 2, kMostStages));
@@ -95,10 +95,10 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulWay>& ways) {
     const int64_t kept = keeps_x(sizes, ways[i])    ? kept_x_bytes(sizes, ways[i], true)
                          : reduce_scatters(ways[i]) ? reduce_scatter_bytes(ways[i])
                                                     : 0;
-    const int64_t most = (kPipelineBytes / ways[i].resident - kept) / stage;
+    const int64_t most = (kPipelineBytes / ways[i].occupancy - kept) / stage;
     const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(ways[i]));
     for (const int64_t stages : {ways[i].stages / int64_t{2}, std::min(ways[i].stages * int64_t{2}, most)}) {
-      if (stages < 2 || stages == ways[i].stages || hands_over_epilogue(ways[i]) ||
+      if (stages < 2 || stages == ways[i].stages || has_epilogue_warps(ways[i]) ||
           stages > std::max<int64_t>(steps, 2))
         continue;
       others.push_back(ways[i]);
@@ -148,7 +148,7 @@ bool reduce_scatters(const MatmulWay& c) {
 
 int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& c) {
   constexpr int64_t kMostSteps =
-      6;  // of x in shared memory, beside three stages of y and the places of the hand-over
+      6;  // of x in shared memory, beside three stages of y and the buffers of the results
   const int64_t rows = ceil_div(sizes.m, c.block_m), columns = ceil_div(sizes.n, c.block_n);
   if (!keeps_x_stationary(c) || sizes.batch != 1 || !sizes.x_along_k ||
       ceil_div(sizes.k, kStepDepth) > kMostSteps || rows < 1 || rows > kMultiprocessors)
@@ -176,20 +176,20 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
   const auto mma = [](int m, int n, int stages) {
     return MatmulWay{.unit = MatmulUnit::mma, .block_m = m, .block_n = n, .stages = stages};
   };
-  const auto wgmma = [](int m, int n, int warpgroups, int stages, int resident) {
+  const auto wgmma = [](int m, int n, int warpgroups, int stages, int occupancy) {
     return MatmulWay{.unit = MatmulUnit::wgmma,
                      .block_m = m,
                      .block_n = n,
                      .stages = stages,
                      .warpgroups = warpgroups,
-                     .resident = resident};
+                     .occupancy = occupancy};
   };
   const auto scheduled = [&](MatmulSchedule schedule, int m, int n, int stages) {
     MatmulWay way = wgmma(m, n, 2, stages, 1);
     way.schedule = schedule;
     return way;
   };
-  constexpr auto kPingPong = MatmulSchedule::ping_pong, kHandover = MatmulSchedule::epilogue_handover,
+  constexpr auto kPingPong = MatmulSchedule::ping_pong, kEpilogueWarps = MatmulSchedule::epilogue_warps,
                  kStationary = MatmulSchedule::stationary_x;
   switch (family) {
     case MatmulFamily::simt:
@@ -206,9 +206,9 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
               wgmma(256, 128, 2, 4, 1),
               wgmma(128, 192, 2, 5, 1),
               wgmma(128, 128, 2, 6, 1),
-              scheduled(kHandover, 128, 256, 3),
-              scheduled(kHandover, 128, 192, 4),
-              scheduled(kHandover, 128, 128, 5),
+              scheduled(kEpilogueWarps, 128, 256, 3),
+              scheduled(kEpilogueWarps, 128, 192, 4),
+              scheduled(kEpilogueWarps, 128, 128, 5),
               scheduled(kPingPong, 128, 128, 6),
               wgmma(128, 96, 2, 7, 1),
               wgmma(128, 64, 2, 8, 1),
@@ -257,7 +257,7 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (tile.unit == MatmulUnit::single && !wants_single(sizes)) continue;
-    if (hands_over_epilogue(tile) && !has_several_tiles(sizes, tile)) continue;
+    if (has_epilogue_warps(tile) && !has_several_tiles(sizes, tile)) continue;
     if (keeps_x_stationary(tile) && blocks_of_row(sizes, tile) == 0) continue;
     for (const int splits : split_counts(tile, sizes.k, arch)) {
       MatmulWay way = tile;
@@ -291,7 +291,7 @@ std::vector<MatmulWay> matmul_pair_ways(const MatmulSizes& sizes, MatmulFamily f
   } else if (family == MatmulFamily::wgmma) {
     for (const MatmulWay& tile : matmul_tiles(family, 4))
       if (tile.block_n % 128 == 0 && !keeps_x_stationary(tile) &&
-          (!hands_over_epilogue(tile) || has_several_tiles(sizes, tile)))
+          (!has_epilogue_warps(tile) || has_several_tiles(sizes, tile)))
         tiles.push_back(tile);  // chunks of 64 columns of each product
   }
   if (family == MatmulFamily::wgmma)

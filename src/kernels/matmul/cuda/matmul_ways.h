@@ -60,7 +60,7 @@ int64_t reduce_scatter_bytes(const MatmulWay& way);
 // worth it.
 int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& way);
 
-// Whether x, of few rows, lies whole in the shared memory of every block (made_x.cuh), beside stages of y
+// Whether x, of few rows, lies whole in the shared memory of every block (wgmma_rs.cuh), beside stages of y
 // alone; and its bytes there, of one part of K or all of it.
 bool keeps_x(const MatmulSizes& sizes, const MatmulWay& way);
 int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& way, bool own_part);

@@ -19,14 +19,15 @@ MatmulWay choose(int64_t m, int64_t n, int64_t k, MatmulFamily family, int arch 
 
 TEST(MatmulWays, blocks_of_several_tiles_hand_their_epilogue_over) {
   for (const auto& [m, n, k] : {std::tuple(4096, 2304, 768), {4096, 3072, 768}})
-    EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)), "wgmma 128x192 stages 4 warpgroups 2 handed");
+    EXPECT_EQ(to_string(choose(m, n, k, MatmulFamily::wgmma)),
+              "wgmma 128x192 stages 4 warpgroups 2 epilogue-warps");
   for (const MatmulWay& way : matmul_ways({.m = 4096, .n = 768, .k = 768}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(hands_over_epilogue(way) && way.block_n == 192) << "one tile each";
+    EXPECT_FALSE(has_epilogue_warps(way) && way.block_n == 192) << "one tile each";
 }
 
 TEST(MatmulWays, x_is_stationary_where_k_is_short) {
   EXPECT_EQ(to_string(choose(8192, 1152, 384, MatmulFamily::wgmma)),
-            "wgmma 128x192 stages 3 warpgroups 2 handed x stays");
+            "wgmma 128x192 stages 3 warpgroups 2 epilogue-warps stationary-x");
   MatmulWay way{.unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 192, .warpgroups = 2};
   way.schedule = MatmulSchedule::stationary_x;
   EXPECT_EQ(blocks_of_row({1, 8192, 1152, 384}, way), 2);
@@ -55,7 +56,7 @@ TEST(MatmulWays, large_products_take_the_largest_tile) {
   // Three warps run the epilogue: not faster than twelve steps of K.
   for (const int64_t n : {4096, 8192})
     EXPECT_EQ(to_string(choose(8192, n, n, MatmulFamily::wgmma)),
-              "wgmma 128x256 stages 3 warpgroups 2 handed");
+              "wgmma 128x256 stages 3 warpgroups 2 epilogue-warps");
   EXPECT_NE(choose(16384, 3072, 768, MatmulFamily::wgmma).block_n, 256);
   EXPECT_EQ(choose(8192, 8192, 8192, MatmulFamily::mma).block_m, 128);
   EXPECT_EQ(choose(4096, 4096, 4096, MatmulFamily::simt).block_n, 128);
@@ -92,7 +93,7 @@ TEST(MatmulWays, clusters_of_three_take_the_places_of_four) {
 
 TEST(MatmulWays, blocks_of_one_multiprocessor_share_what_it_loads) {
   const MatmulWay c{
-      .unit = MatmulUnit::wgmma, .block_m = 64, .block_n = 64, .stages = 6, .warpgroups = 1, .resident = 2};
+      .unit = MatmulUnit::wgmma, .block_m = 64, .block_n = 64, .stages = 6, .warpgroups = 1, .occupancy = 2};
   const auto cycles = [&](int64_t rows, int64_t columns) {
     return matmul_cycles({1, 64 * rows, 64 * columns, 4096}, c);
   };
@@ -195,7 +196,7 @@ TEST(MatmulWays, other_numbers_of_stages_come_last_and_fit_shared_memory) {
       const bool keeps = keeps_x(sizes, c);
       const int64_t rows = keeps ? 0 : x_along_k ? std::min<int64_t>((m + 7) / 8 * 8, c.block_m) : c.block_m;
       const int64_t kept = keeps ? kept_x_bytes(sizes, c, true) : 0;
-      EXPECT_LE(((rows + c.block_n) * 128 * c.stages + kept) * c.resident, (keeps ? 212 : 200) * 1024)
+      EXPECT_LE(((rows + c.block_n) * 128 * c.stages + kept) * c.occupancy, (keeps ? 212 : 200) * 1024)
           << to_string(c);
     }
     EXPECT_TRUE(others) << m;
@@ -216,7 +217,7 @@ TEST(MatmulWays, every_tile_fits_shared_memory) {
   for (const MatmulWay& c : matmul_tiles(MatmulFamily::mma, 4))
     EXPECT_LE((c.block_m + c.block_n) * 128 * c.stages, 99 * 1024) << to_string(c);
   for (const MatmulWay& c : matmul_tiles(MatmulFamily::wgmma, 4))
-    EXPECT_LE(((c.block_m + c.block_n) * 128 * c.stages + 16 * c.stages + 1024) * c.resident, 228 * 1024)
+    EXPECT_LE(((c.block_m + c.block_n) * 128 * c.stages + 16 * c.stages + 1024) * c.occupancy, 228 * 1024)
         << to_string(c);
 }
 

@@ -158,7 +158,7 @@ struct StageTile {
   }
 };
 
-// BM × BN results by warps of WM × WN, with Operands::kPair of each of two products. kXAlongK: rows of the tile of x run
+// BM × BN results by warps of WM × WN, with Operands::kDualGemm of each of two products. kXAlongK: rows of the tile of x run
 // along k (else along m); kYAlongK: rows of the tile of y run along k (else along n). kXWhole, kYWhole:
 // their rows in memory start at multiples of 16 bytes and their elements follow each other, so that stages come by
 // asynchronous copies.
@@ -344,13 +344,13 @@ struct MmaMatmul {
     if constexpr (kSplit == Split::kSum) {
       sum_parts<kThreads, kParts, kGroups, 8, float>(parts_at, kTileVectors, thread, store);
     } else {
-      constexpr int kMatrices = Operands::kPair ? 2 : 1, kQuads = kMatrices * kQuadBlocks;
+      constexpr int kMatrices = Operands::kDualGemm ? 2 : 1, kQuads = kMatrices * kQuadBlocks;
       float acc[kRowBlocks][kQuads][4][4] = {};
       const I k_first = kSplit == Split::kNone ? I(0) : I(part) * part_depth;
       const I k_end = kSplit == Split::kNone ? o.k : min(o.k, I(k_first + part_depth));
       const T* x = o.x_of(tile.batch) + row * o.x_row;
       const T* y[kMatrices] = {o.y_of(tile.batch) + column * o.y_column};
-      if constexpr (Operands::kPair) y[1] = o.y1_of(tile.batch) + column * o.y_column;
+      if constexpr (Operands::kDualGemm) y[1] = o.y1_of(tile.batch) + column * o.y_column;
       accumulate(o, x, y, k_first, k_end, I(o.m - row), I(o.n - column), shared, at, acc);
       float groups[kMatrices * kGroups][8];  // those of the first product, then those of the second
 #pragma unroll
@@ -360,7 +360,7 @@ struct MmaMatmul {
         for (int e = 0; e < 8; ++e) groups[i][e] = acc[g / (kQuadBlocks * 2)][quad][e / 2][g % 2 * 2 + e % 2];
         transpose_quad(groups[i]);
       }
-      if constexpr (Operands::kPair) {
+      if constexpr (Operands::kDualGemm) {
         static_assert(kSplit == Split::kNone, "a pair's K is in one piece");
 #pragma unroll
         for (int g = 0; g < kGroups; ++g) store(g, groups[g], groups[kGroups + g]);

@@ -1,6 +1,6 @@
-// A product on sm_90a whose epilogue goes on over whole rows of results: the blocks of a cluster have the tiles of
-// kBlocks · BN columns that make up a row, keep their results in registers as half values, and exchange what a row's
-// statistics need through each other's shared memory, in the blocks' order. A block has one tile.
+// A product on sm_90a whose epilogue reduces whole rows of results: the blocks of a cluster have the tiles of kBlocks · BN
+// columns that make up a row, keep their results in registers as half values, and exchange what a row's statistics need
+// through each other's shared memory, in the blocks' order (a cluster reduction). A block has one tile.
 #pragma once
 
 #include "matmul/cuda/wgmma.cuh"
@@ -20,7 +20,7 @@ struct RowExchange {
   __device__ uint32_t value(int exchange, int warp, int row) const {
     return base + kBarriers * 8 + ((exchange * kWarps + warp) * kRows + row) * kBlocks * 4;
   }
-  // By one thread, before the blocks meet.
+  // By one thread, before the cluster's first barrier.
   __device__ void set_up() const {
     for (int i = 0; i < kBarriers; ++i) {
       barrier_init(base + i * 8, 1);
@@ -52,12 +52,12 @@ struct RowExchange {
 
 // Product: a WgmmaMatmul with Split::kRow.
 template <class Product, int kBlocks>
-struct RowMatmul : Product {
+struct RowReductionMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
   using typename Product::Work;
 
-  // A thread's part of a tile: vectors of 8 columns, as Chunks deals them.
+  // A thread's part of a tile: vectors of 8 columns, as Chunks distributes them.
   template <class Operands, class Epilogue>
   struct Part : Product::template Chunks<Operands, Epilogue> {
     using Chunks = typename Product::template Chunks<Operands, Epilogue>;

@@ -6,7 +6,7 @@
 // matrix instructions of a step in place of beside each the products take 3 % longer, with sums by the warp that loads, between its loads,
 // 27 % longer: bench/results/gpu_gpt2_step_2026-11-22.json.)
 //
-// Operands with kSumsX say how many columns of tiles (`kColumnsWithSums`), which instruction (`Ones`, as MultiplyMade for 24 columns whose
+// Operands with kSumsX say how many columns of tiles (`kColumnsWithSums`), which instruction (`Ones`, as MultiplyRs for 24 columns whose
 // layout is that of x), of what type the sums are (`SumOfX`) and where those of a batch go (`x_sums(batch)`; null: nowhere).
 #pragma once
 

@@ -11,7 +11,7 @@
 namespace aicf {
 
 // Where the blocks of a cluster send the parts of the sums that one of them adds: its share of the tile from every block,
-// kOwn groups of four, and a barrier that counts the bytes that have come. Nobody meets at the end.
+// kOwn groups of four, and a barrier that counts the bytes that have come. No barrier of the cluster stands at the end.
 template <int kParts, int kOwn>
 struct SharedParts {
   static constexpr int kBytes = kParts * kOwn * 16;

@@ -3,10 +3,10 @@
 // some rows of the block's tile. Blocks stay and take tile after tile; or, with Split::kCluster, the blocks of a cluster
 // have parts of one tile's K. A result is the sum of its products of 16 steps of k each in ascending order, a split K adds
 // the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
-// multiply-accumulate"; the roles follow the warp-specialised kernels of CUTLASS. Tiles of y loaded once for two blocks were
-// measured on H100 and H200 and gained nothing over 256 x 128; of 128 x 192, half of them by each block, they slowed
-// encoders by 7 to 40 %. A launch that asks the L2 cache for what the next product
-// reads of its weights, by bulk or single prefetches, was measured on H100 and slowed decoding by 2 to 20 %.
+// multiply-accumulate". Kernels are persistent and warp-specialised, in CUTLASS's words: a producer and its consumers. Tiles
+// of y loaded once for two blocks were measured on H100 and H200 and gained nothing over 256 x 128; of 128 x 192, half of
+// them by each block, they slowed encoders by 7 to 40 %. A launch that asks the L2 cache for what the next product reads of
+// its weights, by bulk or single prefetches, was measured on H100 and slowed decoding by 2 to 20 %.
 #pragma once
 
 #include "matmul/cuda/few_rows.cuh"
@@ -17,16 +17,18 @@
 
 namespace aicf {
 
-// kLoaderGroup: a whole warpgroup loads, so that it can give registers to those that multiply. kAlternate: the warpgroups
-// take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows.
+// kLoaderGroup: a whole warpgroup loads, so that it can give registers to those that multiply. kPingPong: the warpgroups
+// take whole tiles in turn, so that one multiplies while another is in its epilogue; else they share each tile's rows
+// (cooperative).
 // kConstantY: no launch of the run writes y, so its first stages come before the launches before this one have finished.
-// kAhead: registers for operands of the epilogue ahead of their use: 2, a chunk and the next one; 1, a chunk; 0, a vector.
+// kPrefetch: operands of the epilogue that registers hold before their use: 2, a chunk and the next one; 1, a chunk; 0,
+// a vector.
 // kXRows: rows of the tile of x that are loaded, fewer than BM where M never is more; the others hold anything, and so do
 // the results that are not stored. Multiply: a struct with run(float (&d)[BN / 2], uint64_t a, uint64_t b), generated for
-// T, BN and the layouts. kXRows 0: x comes another way (made_x.cuh, wgmma_handed.cuh).
+// T, BN and the layouts. kXRows 0: x comes another way (wgmma_rs.cuh, wgmma_epilogue_warps.cuh).
 // kEarlyX, with kConstantY: nor does a launch that may still be running write x, so that its stages come early, too, and a
 // block even multiplies before it waits: only its results wait for the launches before.
-template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kAlternate, int kAhead,
+template <class Multiply, int BM, int BN, int kStages, int kWarpgroups, bool kLoaderGroup, bool kPingPong, int kPrefetch,
           bool kXAlongK, bool kYAlongK, int kXRows, bool kConstantY, Split kSplit, int kParts, int kStepsLeft = 0,
           bool kEarlyX = false>
 struct WgmmaMatmul {
@@ -34,27 +36,28 @@ struct WgmmaMatmul {
   static constexpr int kLeftToLoad = kStepsLeft;
   static constexpr bool kXIsEarly = kEarlyX;
   static constexpr bool kXRowsAlongK = kXAlongK, kYIsConstant = kConstantY;
-  static constexpr int kAheadOfUse = kAhead;
+  static constexpr int kEpiloguePrefetch = kPrefetch;
   static constexpr int kConsumers = 128 * kWarpgroups;  // and one warp or warpgroup more that loads
-  static constexpr int kTurns = kAlternate ? kWarpgroups : 1;
-  static constexpr int kRows = kAlternate ? BM : BM / kWarpgroups;  // of a warpgroup
+  static constexpr int kTurns = kPingPong ? kWarpgroups : 1;
+  static constexpr int kRows = kPingPong ? BM : BM / kWarpgroups;  // of a warpgroup
   static constexpr int kRowBlocks = kRows / 64, kQuadBlocks = BN / 32;
   // Of the result: the other half of a pair's columns are the second product's.
   template <class Operands>
-  static constexpr int kTileColumns = Operands::kPair ? BN / 2 : BN;
+  static constexpr int kTileColumns = Operands::kDualGemm ? BN / 2 : BN;
   static constexpr int kResults = BN / 2;  // of a thread, of each 64 rows
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
   static constexpr bool kInCluster = kSplit == Split::kCluster, kAlongK = kYAlongK;
   using Few = FewRows<kParts, kQuadBlocks>;
   static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
-  // As deals_chunks in matmul_cuda_config.h says.
-  static constexpr bool kDealt = kInCluster && kWarpgroups == 2 && BN % 64 == 0 && kRowBlocks * (BN / 64) % kParts == 0 &&
-                                 BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
+  // As reduce_scatters in matmul_ways.h says.
+  static constexpr bool kReduceScatters = kInCluster && kWarpgroups == 2 && BN % 64 == 0 &&
+                                          kRowBlocks * (BN / 64) % kParts == 0 &&
+                                          BM * BN * 4 / kParts * (kParts - 1) <= 32 * 1024;
   static_assert(BN % 32 == 0 && (kYAlongK || BN % 64 == 0) && kRows % 64 == 0, "whole panels and epilogue groups");
-  static_assert(!kEarlyX || (kConstantY && !kAlternate), "a block that waits, for y or its turn, has waited for x");
+  static_assert(!kEarlyX || (kConstantY && !kPingPong), "a block that waits, for y or its turn, has waited for x");
   static_assert(kXRows <= BM && (kXRows == BM || kXAlongK), "rows of x");
-  static_assert(!kAlternate || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
+  static_assert(!kPingPong || (kWarpgroups == 2 && !kInCluster), "two take turns; a cluster's blocks have one tile");
 
   // A position in the pipeline: `count` stages lie before it.
   struct Stage {
@@ -68,8 +71,9 @@ struct WgmmaMatmul {
     }
   };
 
-  // x of a block's row of tiles stays (wgmma_handed.cuh): before the stages, in so many parts of 64 k at most.
-  static constexpr bool kXStays = kXRows == 0 && kWarpgroups == 2;
+  // x of a block's row of tiles is stationary (wgmma_epilogue_warps.cuh): before the stages, in so many parts of 64 k at
+  // most.
+  static constexpr bool kStationaryX = kXRows == 0 && kWarpgroups == 2;
   static constexpr int kMostKept = 8, kKeptBytes = BM * 128, kKeptBarriers = 1024;  // the parts lie on whole swizzles
 
   struct Shared {
@@ -89,7 +93,7 @@ struct WgmmaMatmul {
     uint32_t row_tiles, column_tiles, tiles, first, stride;
     int k_first, steps;
     __device__ MatmulTile tile(uint32_t index) const {
-      if constexpr (kXStays) return {0, index % row_tiles, index / row_tiles};  // the stride is a multiple of row_tiles
+      if constexpr (kStationaryX) return {0, index % row_tiles, index / row_tiles};  // the stride is a multiple of row_tiles
       return kSplit == Split::kRow ? row_tile_at(index, row_tiles, column_tiles)
                                    : tile_at(index, row_tiles, column_tiles);
     }
@@ -120,7 +124,7 @@ struct WgmmaMatmul {
         barrier_init(shared.full(slot), 1);
         barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
       }
-      if constexpr (kXStays)
+      if constexpr (kStationaryX)
         for (int step = 0; step < kMostKept; ++step) barrier_init(shared.kept_full(step), 1);
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -148,15 +152,15 @@ struct WgmmaMatmul {
     if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
   }
 
-  static __device__ __forceinline__ int row_of(int warpgroup) { return kAlternate ? 0 : warpgroup * kRows; }
+  static __device__ __forceinline__ int row_of(int warpgroup) { return kPingPong ? 0 : warpgroup * kRows; }
 
-  // With kAlternate a warpgroup multiplies while the others are in their epilogues. The order also keeps every warpgroup's
+  // With kPingPong a warpgroup multiplies while the others are in their epilogues. The order also keeps every warpgroup's
   // stages within one phase of their barriers.
   static __device__ __forceinline__ void wait_turn(int warpgroup) {
-    if constexpr (kAlternate) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
+    if constexpr (kPingPong) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
   }
   static __device__ __forceinline__ void pass_turn(int warpgroup) {
-    if constexpr (kAlternate) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
+    if constexpr (kPingPong) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
   }
 
   static __device__ __forceinline__ void accumulate(const Shared& shared, Stage stage, int steps, int warpgroup,
@@ -188,9 +192,9 @@ struct WgmmaMatmul {
     const int first_row = row_of(warpgroup);
     uint32_t before = 0;
     for (int step = 0; step < steps; ++step) {
-      if constexpr (kXStays) barrier_wait(shared.kept_full(step), 0);
+      if constexpr (kStationaryX) barrier_wait(shared.kept_full(step), 0);
       barrier_wait(shared.full(stage.slot), stage.parity);
-      const uint32_t rows = kXStays ? shared.kept_x(step) : shared.x(stage.slot);
+      const uint32_t rows = kStationaryX ? shared.kept_x(step) : shared.x(stage.slot);
       const uint64_t a = wgmma_descriptor<kXAlongK>(rows + first_row * 128);
       const uint64_t b = wgmma_descriptor<kYAlongK>(shared.y(stage.slot));
       wgmma_fence();
@@ -236,22 +240,23 @@ struct WgmmaMatmul {
   static __device__ void multiply_part(const X& x, const Operands& o, const Shared& shared, const Work& work,
                                        const Epilogue& epilogue, int warpgroup) {
 #if __CUDA_ARCH__ >= 900
-    using Dealt = WgmmaDealt<WgmmaMatmul, Operands, Epilogue>;
-    const Dealt dealt{shared.chunks()};
+    using ReduceScatter = WgmmaReduceScatter<WgmmaMatmul, Operands, Epilogue>;
+    const ReduceScatter reduce_scatter{shared.chunks()};
     const int own = int(cluster_rank());
     wait_for_inputs();
-    Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(work.first), row_of(warpgroup), dealt.base, own * Dealt::kOwn);
+    Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(work.first), row_of(warpgroup), reduce_scatter.base,
+                                      own * ReduceScatter::kOwn);
     float acc[kRowBlocks][BN / 2];
     clear(acc);
     x.accumulate(o, shared, Stage(0), work, work.tile(work.first), warpgroup, acc);
-    dealt.finish(chunks, acc, own);
+    reduce_scatter.finish(chunks, acc, own);
 #endif
   }
 
   template <class X, class Operands, class Epilogue>
   static __device__ void multiply(const X& x, const Operands& o, const Shared& shared, const Work& work,
                                   const Epilogue& epilogue, int warpgroup, char* memory) {
-    uint32_t number = kAlternate ? uint32_t(warpgroup) : 0;  // of the block's tiles
+    uint32_t number = kPingPong ? uint32_t(warpgroup) : 0;  // of the block's tiles
     if constexpr (!kEarlyX) wait_for_inputs();
     x.begin(work);
     if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
@@ -296,28 +301,28 @@ struct WgmmaMatmul {
     const Shared shared{shared_address(memory)};
     if (threadIdx.x == kConsumers) {
       prefetch_map(*y_map);
-      if constexpr (Operands::kPair) prefetch_map(*o.y1_map);
+      if constexpr (Operands::kDualGemm) prefetch_map(*o.y1_map);
       if constexpr (kXRows > 0) prefetch_map(*x_map);
     }
     const Work work = work_of(o, part_depth);
     // From one lane, so that the compiler sees that a warp does not diverge.
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
 #if __CUDA_ARCH__ >= 900
-    if constexpr (kDealt)
-      if (threadIdx.x == 0) WgmmaDealt<WgmmaMatmul, Operands, Epilogue>{shared.chunks()}.set_up();
+    if constexpr (kReduceScatters)
+      if (threadIdx.x == 0) WgmmaReduceScatter<WgmmaMatmul, Operands, Epilogue>{shared.chunks()}.set_up();
 #endif
     set_up(shared, int(o.m));
     if (warpgroup == kWarpgroups) {
       give_registers();
       if (threadIdx.x == kConsumers) Loader<Operands>{o, x_map, y_map, shared, work}.run();
       __syncwarp();
-      if constexpr (kInCluster && !kFewRows && !kDealt) {
+      if constexpr (kInCluster && !kFewRows && !kReduceScatters) {
         cluster_barrier();  // those of finish_cluster
         cluster_barrier();
       }
     } else {
       take_registers();
-      if constexpr (kDealt)
+      if constexpr (kReduceScatters)
         multiply_part(x, o, shared, work, epilogue, warpgroup);
       else
         multiply(x, o, shared, work, epilogue, warpgroup, memory);

@@ -1,5 +1,6 @@
-// The end of a wgmma tile whose K the blocks of a cluster have in parts: its groups of eight columns, or its chunks, are
-// dealt to the blocks, each of which adds the parts of its own in order and runs the epilogue on them.
+// The end of a wgmma tile whose K the blocks of a cluster have in parts (split-K): a reduce-scatter in distributed shared
+// memory. Each block gets some groups of eight columns, or some chunks, adds their parts in order and runs the epilogue on
+// them.
 #pragma once
 
 #include "matmul/cuda/few_rows.cuh"
@@ -9,10 +10,10 @@
 namespace aicf {
 
 // Neighbouring chunks to each block, where there is shared memory for the parts beside the pipeline: each block sends the
-// others their chunks' parts as soon as its own products are done, and a barrier counts the bytes that have come. Nobody
-// meets. Product: a WgmmaMatmul with Split::kCluster.
+// others their chunks' parts as soon as its own products are done, and a barrier counts the bytes that have come. No
+// barrier of the cluster stands at the end. Product: a WgmmaMatmul with Split::kCluster.
 template <class Product, class Operands, class Epilogue>
-struct WgmmaDealt {
+struct WgmmaReduceScatter {
   using Chunks = WgmmaChunks<Product, Operands, Epilogue>;
   static constexpr int kParts = Product::kBlocksOfTile, kOwn = Chunks::kCount / kParts;
   static constexpr int kThreads = Product::kConsumers, kVectors = Chunks::kColumns / 8;  // of a thread in a chunk
@@ -28,7 +29,7 @@ struct WgmmaDealt {
   static __device__ __forceinline__ int part_of(int from, int to) { return from < to ? from : from - 1; }
 
 #if __CUDA_ARCH__ >= 900
-  // By one thread, before the cluster's first meeting.
+  // By one thread, before the cluster's first barrier.
   __device__ void set_up() const {
     barrier_init(barrier(), 1);
     barrier_expect(barrier(), (kParts - 1) * kOwn * kVectors * kThreads * 16);

@@ -19,7 +19,7 @@ struct EpilogueOf {
 // The epilogue of a whole tile. Each warp puts 16 rows of a chunk of columns into shared memory, as the element type in
 // which the epilogue sees them, and reads them back by rows: neighbouring threads have neighbouring vectors of 8 columns,
 // so that all accesses to memory are whole lines. The operands of a chunk are fetched before it is stored, as
-// kAheadOfUse of the product says. The
+// kEpiloguePrefetch of the product says. The
 // loop over chunks stays a loop: a warp that runs through long unrolled code waits for instructions.
 // Of a pair a chunk are the same columns of both products, one half after the other in the same memory.
 // Product: a WgmmaMatmul.
@@ -29,9 +29,9 @@ struct WgmmaChunks {
   using Epilogue = typename Of::Type;
   using Tile = typename Epilogue::Tile;
   static constexpr int BM = Product::kBlockM, BN = Product::kBlockN, kRowBlocks = Product::kRowBlocks;
-  static constexpr int kAhead = Product::kAheadOfUse;
+  static constexpr int kPrefetch = Product::kEpiloguePrefetch;
   using Row = typename Epilogue::Row;
-  static constexpr int kHalves = Operands::kPair ? 2 : 1, kTileColumns = Product::template kTileColumns<Operands>;
+  static constexpr int kHalves = Operands::kDualGemm ? 2 : 1, kTileColumns = Product::template kTileColumns<Operands>;
   static constexpr int kColumns = kTileColumns % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
   static constexpr int kAcross = kTileColumns / kColumns, kCount = kRowBlocks * kAcross, kParts = kCount * kHalves;
   static constexpr int kSumRows = 16;  // of a part of a column's sum
@@ -45,7 +45,7 @@ struct WgmmaChunks {
   Row rows[kRowBlocks][kVectors];
   struct Loaded {
     typename Epilogue::template Shared<8> shared;
-    typename Epilogue::template Own<8> own[kAhead > 0 ? kVectors : 1];
+    typename Epilogue::template Own<8> own[kPrefetch > 0 ? kVectors : 1];
   };
   Loaded loaded;
 
@@ -68,7 +68,7 @@ struct WgmmaChunks {
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) rows[i][v] = epilogue.row(outer + (has_row(i, v) ? row_of(i, v) : 0));
-    if (kAhead == 2) fetch(loaded, first);
+    if (kPrefetch == 2) fetch(loaded, first);
   }
   __device__ __forceinline__ int row_of(int block, int v) const { return row + block * 64 + v * kRowsAtOnce; }
   __device__ __forceinline__ bool has_row(int block, int v) const {
@@ -85,13 +85,13 @@ struct WgmmaChunks {
 
   __device__ __forceinline__ void fetch_own(Loaded& to, int chunk, int v) const {
     const int block = chunk / kAcross, c = column_of(chunk);
-    if (has_row(block, v) && has_columns(c)) epilogue.fetch(to.own[kAhead > 0 ? v : 0], row_at(block, v), c);
+    if (has_row(block, v) && has_columns(c)) epilogue.fetch(to.own[kPrefetch > 0 ? v : 0], row_at(block, v), c);
   }
   __device__ __forceinline__ void fetch(Loaded& to, int chunk) const {
     const int c = column_of(chunk);
     if (has_columns(c)) epilogue.fetch(to.shared, c);
 #pragma unroll
-    for (int v = 0; kAhead > 0 && v < kVectors; ++v) fetch_own(to, chunk, v);
+    for (int v = 0; kPrefetch > 0 && v < kVectors; ++v) fetch_own(to, chunk, v);
   }
 
   // Blocks of 8 columns of the warp's rows, as the matrix instructions leave them.
@@ -139,16 +139,16 @@ struct WgmmaChunks {
 #pragma unroll 1
     for (int chunk = first; chunk < end; ++chunk) {
       Loaded next;
-      if (kAhead < 2) fetch(loaded, chunk);
-      if (kAhead == 2 && chunk + 1 < end) fetch(next, chunk + 1);
+      if (kPrefetch < 2) fetch(loaded, chunk);
+      if (kPrefetch == 2 && chunk + 1 < end) fetch(next, chunk + 1);
       ready(chunk, 0);
       const int block = chunk / kAcross, c = column_of(chunk);
       // Of whole tiles and of pairs all vectors at once, in one piece of code; else one after another.
-      constexpr bool kAll = Operands::kPair || (kAhead > 0 && Operands::kWholeTiles);
-      tile::Vec<Tile, 8> values[kAll ? kVectors : 1], others[Operands::kPair ? kVectors : 1];
+      constexpr bool kAll = Operands::kDualGemm || (kPrefetch > 0 && Operands::kWholeTiles);
+      tile::Vec<Tile, 8> values[kAll ? kVectors : 1], others[Operands::kDualGemm ? kVectors : 1];
 #pragma unroll
       for (int v = 0; kAll && v < kVectors; ++v) get(values[v], v);
-      if constexpr (Operands::kPair) {
+      if constexpr (Operands::kDualGemm) {
         __syncwarp();
         ready(chunk, 1);
 #pragma unroll
@@ -158,11 +158,11 @@ struct WgmmaChunks {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
-        if (kAhead == 0) fetch_own(loaded, chunk, v);
+        if (kPrefetch == 0) fetch_own(loaded, chunk, v);
         if (!kAll) get(values[0], v);
         const Row at = row_at(block, v);
-        const auto& own = loaded.own[kAhead > 0 ? v : 0];
-        if constexpr (Operands::kPair) {
+        const auto& own = loaded.own[kPrefetch > 0 ? v : 0];
+        if constexpr (Operands::kDualGemm) {
           static_assert(!Epilogue::kSumsRows, "sums are of one product");
           if (has_columns(c))
             epilogue.apply(at, c, values[v].at, others[v].at, loaded.shared, own);
@@ -177,7 +177,7 @@ struct WgmmaChunks {
       }
       if constexpr (Epilogue::kSumsRows) store_sums(chunk, sums);
       __syncwarp();
-      if (kAhead == 2) loaded = next;
+      if (kPrefetch == 2) loaded = next;
     }
   }
 

@@ -46,12 +46,12 @@ CudaProblem problem_of(int64_t m, int64_t n, int64_t k, const TileProgram& progr
   return problem;
 }
 
-enum class Epilogue { few_rows, reduce_scatter, overlaid, handover, row, plain };
+enum class Epilogue { few_rows, reduce_scatter, overlaid, epilogue_warps, row, plain };
 
 Epilogue epilogue_of(const MatmulPlan& plan) {
   const MatmulWay& way = plan.way;
   if (row_blocks(way) > 0) return Epilogue::row;
-  if (hands_over_epilogue(way)) return Epilogue::handover;
+  if (has_epilogue_warps(way)) return Epilogue::epilogue_warps;
   if (sends_few_rows(plan.wgmma.x_rows, way)) return Epilogue::few_rows;
   if (!splits_in_cluster(way)) return Epilogue::plain;
   return reduce_scatters(way) ? Epilogue::reduce_scatter : Epilogue::overlaid;
@@ -65,7 +65,7 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
     case Epilogue::few_rows:
       return text.equal("Matmul::Few::kBytes", host);
     case Epilogue::reduce_scatter:
-      text.use("Parts", "aicf::WgmmaDealt<Matmul, Operands, Epilogue>");
+      text.use("Parts", "aicf::WgmmaReduceScatter<Matmul, Operands, Epilogue>");
       return text.equal(
           "Parts::kChunkBytes + 16 + (Parts::kParts - 1) * Parts::kOwn * Parts::kVectors * Parts::kThreads * "
           "16",
@@ -73,9 +73,9 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
     case Epilogue::overlaid:
       EXPECT_EQ(host, 0);
       return;
-    case Epilogue::handover:
-      text.use("Places", "Matmul::Places<Chunks>");
-      return text.equal("Matmul::kWarps * (16 + Places::kPlaceBytes)", host);
+    case Epilogue::epilogue_warps:
+      text.use("Buffers", "Matmul::ResultBuffers<Chunks>");
+      return text.equal("Matmul::kWarps * (16 + Buffers::kBufferBytes)", host);
     case Epilogue::row:
       text.use("Exchange", "Matmul::Part<Operands, Epilogue>::Exchange");
       return text.equal(chunks + " + Exchange::kBarriers * (8 + Exchange::kRows * 4 * " +
@@ -91,8 +91,8 @@ std::string layout_text(const CudaProblem& problem, const MatmulPlan& plan, cons
   text.use("Matmul", wgmma_type_text(plan.way, plan.wgmma));
   text.equal("Matmul::kStageBytes + 16", wgmma_stage_bytes(plan.way, plan.wgmma));
   text.equal("Matmul::kFewRows", sends_few_rows(plan.wgmma.x_rows, plan.way));
-  text.equal("Matmul::kDealt", reduce_scatters(plan.way));
-  text.equal("Matmul::kXStays", keeps_x_stationary(plan.way));
+  text.equal("Matmul::kReduceScatters", reduce_scatters(plan.way));
+  text.equal("Matmul::kStationaryX", keeps_x_stationary(plan.way));
   if (keeps_x_stationary(plan.way))
     text.equal("Matmul::kKeptBarriers + Matmul::kKeptBytes * " + std::to_string(plan.wgmma.kept_steps),
                stationary_x_bytes(plan.way, plan.wgmma));

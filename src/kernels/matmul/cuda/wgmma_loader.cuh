@@ -41,7 +41,7 @@ struct WgmmaLoader {
     for (int panel = 0; panel < kColumns / kYPanel; ++panel)
       o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
                int(tile.column) * kColumns + panel * kYPanel, tile.batch);
-    if constexpr (Operands::kPair) {
+    if constexpr (Operands::kDualGemm) {
 #pragma unroll
       for (int panel = 0; panel < kColumns / kYPanel; ++panel)
         o.load_y1(o.y1_map, shared.y(slot) + kColumns * 128 + panel * kPanelBytes, shared.full(slot), k_of(step),
@@ -76,7 +76,7 @@ struct WgmmaLoader {
     }
     if constexpr (kInTurns) return count;
     if constexpr (!Product::kXIsEarly) wait_for_inputs();
-    if constexpr (Product::kXStays) load_kept(tile);
+    if constexpr (Product::kStationaryX) load_kept(tile);
     for (int step = 0; step < count; ++step) load_x(step, step, tile);
     return count;
   }

@@ -12,18 +12,18 @@ constexpr int64_t kRowBytes = 128;     // of a stage: 64 halves
 constexpr int64_t kBarrierBytes = 16;  // of a stage
 constexpr int64_t kReserved = 1024;    // of a block by the system
 
-bool has_loader_group(const MatmulWay& c) { return c.warpgroups == 2 && c.resident == 1; }
+bool has_loader_group(const MatmulWay& c) { return c.warpgroups == 2 && c.occupancy == 1; }
 
 // Chunks in wgmma.cuh: 16 rows of each warp.
 int64_t chunk_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
   const int64_t warps = int64_t{4} * c.warpgroups;
-  // Places in wgmma_handed.cuh: all columns of the rows.
-  if (hands_over_epilogue(c))
+  // ResultBuffers in wgmma_epilogue_warps.cuh: all columns of the rows.
+  if (has_epilogue_warps(c))
     return warps * kBarrierBytes + c.block_m * (columns * 2 + 16) * (c.block_n / columns);
   // RowExchange in row_epilogue.cuh: 16 rows of each warp.
   const int64_t exchanges = warps * tile.reductions * (16 * row_blocks(c) * 4 + 8);
-  // WgmmaDealt in wgmma_cluster.cuh: a barrier and the parts.
+  // WgmmaReduceScatter in wgmma_cluster.cuh: a barrier and the parts.
   const int64_t parts = reduce_scatters(c) ? 16 + reduce_scatter_bytes(c) : 0;
   return warps * 16 * (columns * (tile.half_tile ? 2 : 4) + 16) + exchanges + parts;
 }
@@ -43,7 +43,7 @@ int64_t product_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   return std::max({read, stages + epilogue, epilogue == 0 ? results : 0});
 }
 
-// The matrix instruction with x by `x_operands`, whose values `inputs` gives.
+// The matrix instruction with x by `x_operand`, whose values `inputs` gives.
 std::string multiply_text(const std::string& name, const std::string& parameters, DType dtype, int columns,
                           const std::string& x_operand, int x_count, const std::string& flags,
                           const std::string& inputs) {
@@ -78,9 +78,9 @@ bool is_function(TileOp op) {
 // 128 x 4096 x 4096 in tiles of 64 x 64, two to a multiprocessor, 13.8 with 24, 14.6 with 16, 15.1 with 8;
 // but 256 x 4096 x 4096, whose blocks have no room beside them, 18.3 with 0, 18.8 with 8, 21.5 with 24.
 int steps_left(const MatmulWay& c, const WgmmaTile& tile) {
-  if (tile.kept_bytes > 0) return c.resident > 1 || tile.early_x ? 12 : 4;
+  if (tile.kept_bytes > 0) return c.occupancy > 1 || tile.early_x ? 12 : 4;
   if (!tile.early_x || c.warpgroups > 1) return 0;
-  return c.resident > 1 && split_parts(c) == 1 ? 24 : 16;
+  return c.occupancy > 1 && split_parts(c) == 1 ? 24 : 16;
 }
 
 // Blocks of a cluster. Two with a tile each are neighbours so, and ask for their common operand at about the
@@ -107,8 +107,8 @@ int64_t stationary_x_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   return keeps_x_stationary(c) ? 1024 + int64_t{tile.kept_steps} * c.block_m * kRowBytes : 0;
 }
 
-int storing_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k) {
-  if (has_three_storing_warps(way)) return 3;
+int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k) {
+  if (has_three_epilogue_warps(way)) return 3;
   // Measured on H100: with GELU four warps take as long as eight steps of 64 of k; at 384 seven take 1.5 us
   // less of 8,192 x 1,536, at 768 they gain nothing, nor where sums are all there is.
   constexpr int64_t kLongest = 512;
@@ -125,9 +125,9 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
   // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
   // chunks, or of one.
   constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
-  const int ahead = c.resident > kFewBlocks || tile.own_bytes > kOneChunk ? 0
-                    : tile.own_bytes > kTwoChunks                         ? 1
-                                                                          : 2;
+  const int ahead = c.occupancy > kFewBlocks || tile.own_bytes > kOneChunk ? 0
+                    : tile.own_bytes > kTwoChunks                          ? 1
+                                                                           : 2;
   const std::string split = row_blocks(c) > 0 ? "kRow, " : splits_in_cluster(c) ? "kCluster, " : "kNone, ";
   const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
                               number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
@@ -136,31 +136,33 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
                               "aicf::Split::" + split + number(split_parts(c)) +
                               std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
-  if (hands_over_epilogue(c))
-    return "aicf::HandedMatmul<" + product + ", " + std::to_string(tile.storing_warps) + kept_steps + ">";
+  if (has_epilogue_warps(c))
+    return "aicf::EpilogueWarpsMatmul<" + product + ", " + std::to_string(tile.epilogue_warps) + kept_steps +
+           ">";
   if (tile.kept_bytes > 0)
-    return "aicf::MadeMatmul<" + product + ", MultiplyMade, " +
+    return "aicf::WgmmaRsMatmul<" + product + ", MultiplyRs, " +
            number(static_cast<int>(product_bytes(c, tile))) + (tile.own_part ? "true>" : "false>");
-  return row_blocks(c) > 0 ? "aicf::RowMatmul<" + product + ", " + std::to_string(row_blocks(c)) + ">"
-                           : product;
+  return row_blocks(c) > 0
+             ? "aicf::RowReductionMatmul<" + product + ", " + std::to_string(row_blocks(c)) + ">"
+             : product;
 }
 
 int wgmma_most_stages(const MatmulWay& c, const WgmmaTile& tile) {
-  return static_cast<int>((shared_limit(90) / c.resident - kReserved - chunk_bytes(c, tile)) /
+  return static_cast<int>((shared_limit(90) / c.occupancy - kReserved - chunk_bytes(c, tile)) /
                           wgmma_stage_bytes(c, tile));
 }
 
 CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
   CudaLaunch launch;
-  launch.block = hands_over_epilogue(c) ? (has_three_storing_warps(c) ? 384 : 512)
-                                        : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
+  launch.block = has_epilogue_warps(c) ? (has_three_epilogue_warps(c) ? 384 : 512)
+                                       : 128 * c.warpgroups + (has_loader_group(c) ? 128 : 32);
   launch.shared_bytes = product_bytes(c, tile) + tile.kept_bytes + stationary_x_bytes(c, tile);
   launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};
   launch.grid[0] = row_blocks(c) > 0      ? tiles
                    : splits_in_cluster(c) ? tiles * Dim(split_parts(c))
-                                          : min(tiles, Dim(kMultiprocessors * c.resident));
+                                          : min(tiles, Dim(kMultiprocessors * c.occupancy));
   return launch;
 }
 
@@ -175,10 +177,10 @@ std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k) {
                        "\"r\"(one)");
 }
 
-std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k) {
+std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k) {
   const auto number = [&](int i) { return "%" + std::to_string(columns / 2 + i); };
   const std::string x = "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
-  return multiply_text("MultiplyMade", "uint32_t low, uint32_t high", dtype, columns, x, 4,
+  return multiply_text("MultiplyRs", "uint32_t low, uint32_t high", dtype, columns, x, 4,
                        y_along_k ? "0" : "1", "\"r\"(low), \"r\"(0), \"r\"(high), \"r\"(0)");
 }
 

@@ -13,9 +13,9 @@ namespace aicf {
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
 // and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
-// `struct MultiplyMade` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
+// `struct MultiplyRs` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
 // with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
-std::string wgmma_multiply_made_text(DType dtype, int columns, bool y_along_k);
+std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k);
 
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the way.
 struct WgmmaTile {
@@ -23,17 +23,17 @@ struct WgmmaTile {
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
   bool early_x = false;    // x is read before the wait, too (CudaWindow::ready)
-  int64_t kept_bytes = 0;  // of x where every block keeps it (made_x.cuh); 0: it comes in stages
-  int kept_steps = 0;      // of K, where x is stationary (wgmma_handed.cuh)
+  int64_t kept_bytes = 0;  // of x where every block keeps it (wgmma_rs.cuh); 0: it comes in stages
+  int kept_steps = 0;      // of K, where x is stationary (wgmma_epilogue_warps.cuh)
   bool own_part = true;    // of K, in what is kept
   bool half_tile = true;   // the epilogue takes the results as halves
   int own_bytes = 0;       // of a group's epilogue, that it reads for each result
   int reductions = 0;      // of rows, in the epilogue
-  int storing_warps = 4;   // that run the epilogue that is handed over to them
+  int epilogue_warps = 4;  // that run the epilogue and nothing else
 };
-// Warps that run an epilogue that is handed over to them: more where that of four would take longer than the
+// Warps of an epilogue by dedicated warps: more where that of four would take longer than the
 // product of a tile.
-int storing_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k);
+int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k);
 // "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
 std::string wgmma_type_text(const MatmulWay& way, const WgmmaTile& tile);
 // `struct MultiplyOnes` with run(float (&d)[12], uint32_t one, uint64_t x): d += 64 rows of ones, two of

@@ -21,7 +21,7 @@ CudaCode RowsWriter::write() {
   for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
   CudaCode code;
   code.source = kTileIncludes;
-  if (!fetched_.empty()) code.source += "#include \"tile/cuda/tile_ahead.cuh\"\n";
+  if (!fetched_.empty()) code.source += "#include \"tile/cuda/tile_row_prefetch.cuh\"\n";
   if (gathered_ != nullptr) code.source += "#include \"indexing/walk.cuh\"\n";
   code.member = is_member(problem_) && fetched_.empty();
   code.static_shared_bytes =
@@ -122,7 +122,7 @@ CudaLaunch RowsWriter::launch_of(size_t stage) {
       "tile_rows" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
   launch.block = threads_;
   launch.cluster = cluster_;
-  launch.shared_bytes = ahead_ * (threads_ / group_) * fetched_row_bytes();
+  launch.shared_bytes = prefetch_ * (threads_ / group_) * fetched_row_bytes();
   for (size_t view : early_reads()) launch.early_inputs.push_back(static_cast<int32_t>(view));
   launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(threads_ / group_));
   if (walks_rows()) launch.grid[0] = Dim(walk_blocks());

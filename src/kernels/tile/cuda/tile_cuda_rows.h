@@ -70,7 +70,7 @@ class RowsWriter : public StagedWriter {
   // Where the row of the table begins.
   std::string gathered_text();
 
-  // --- tile_cuda_rows_ahead.cc: walks over many rows
+  // --- tile_cuda_rows_prefetch.cc: walks over many rows
   // Which operands of a long row are fetched ahead: all that several stages read. False: they do not fit.
   bool choose_fetched_rows();
   // Of the rows that a block sums: all that it reads.
@@ -83,7 +83,7 @@ class RowsWriter : public StagedWriter {
   int64_t fetched_row_bytes() const;
   int64_t walk_blocks() const;
   std::string walk_rows_text();
-  std::string ahead_text() const;
+  std::string prefetch_text() const;
   std::string fetch_text();
   // Operands with one value for a row, asked for before the wait for those that were fetched.
   std::string row_loads_text();
@@ -145,7 +145,7 @@ class RowsWriter : public StagedWriter {
   Dim rows_, length_;
   int vector_ = 1, items_ = 1, group_ = 1, threads_ = 128, splits_ = 1, cluster_ = 1;
   std::vector<size_t> fetched_;  // operands whose rows are fetched into shared memory
-  int ahead_ = 0;                // rows that are there or on their way
+  int prefetch_ = 0;             // rows that are there or on their way
   bool tail_ = false;            // the length is no multiple of the vector
   bool kept_ = true;             // elements stay in registers
   bool whole_ = false;           // every thread has all its vectors in every row

@@ -145,7 +145,7 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
       const CudaCode code = find_cuda_kernel("tile")->generate(problem);
       ASSERT_EQ(code.launches.size(), 2u);
       EXPECT_EQ(code.workspace_bytes, code.launches[0].grid[0] * Dim(columns * 4));
-      EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, arch == 90);
+      EXPECT_EQ(code.source.find("RowPrefetch") != std::string::npos, arch == 90);
       for (const auto& [number, target] : cuda_testing::kArchs)
         if (number == arch || arch == 80) texts[target].push_back(code.source);
     }
@@ -190,7 +190,7 @@ TEST(TileCuda, ManyLongRowsAreFetchedAhead) {
     problem.params = {Dim(1)};
     problem.arch = c.arch;
     const CudaCode code = find_cuda_kernel("tile")->generate(problem);
-    EXPECT_EQ(code.source.find("RowsAhead") != std::string::npos, c.fetched) << c.rows << " x " << c.length;
+    EXPECT_EQ(code.source.find("RowPrefetch") != std::string::npos, c.fetched) << c.rows << " x " << c.length;
     if (c.fetched) {
       EXPECT_EQ(code.launches.at(0).shared_bytes, 2 * 2 * c.length);
       EXPECT_LT(*code.launches.at(0).grid[0].constant(), c.rows);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kSharedBytes = shared_limit(90);
 constexpr int64_t kReservedBytes = 2 * 1024;  // of that: the system's, barriers and values of warps
-constexpr int kMostAhead = 2;
+constexpr int kMostPrefetch = 2;
 
 }  // namespace
 
@@ -35,8 +35,8 @@ bool RowsWriter::choose_fetched_rows() {
   stages_.clear();
   for (size_t view = 0; view < readers.size(); ++view)
     if (readers[view] > 1 && fetchable(view)) fetched_.push_back(view);
-  ahead_ = 2;
-  if (ahead_ * fetched_row_bytes() > kSharedBytes - kReservedBytes) fetched_.clear();
+  prefetch_ = 2;
+  if (prefetch_ * fetched_row_bytes() > kSharedBytes - kReservedBytes) fetched_.clear();
   return !fetched_.empty();
 }
 
@@ -47,8 +47,8 @@ void RowsWriter::choose_fetched_sums() {
   const int64_t groups = threads_ / group_, parts = groups * items_ * group_ * vector_ * 4,
                 left = kSharedBytes / kSumBlocks - kReservedBytes - parts,
                 row = std::max<int64_t>(fetched_row_bytes(), 1);
-  ahead_ = static_cast<int>(std::clamp<int64_t>(left / (groups * row), 0, kMostAhead));
-  if (ahead_ < 2) fetched_.clear();
+  prefetch_ = static_cast<int>(std::clamp<int64_t>(left / (groups * row), 0, kMostPrefetch));
+  if (prefetch_ < 2) fetched_.clear();
 }
 
 int64_t RowsWriter::fetched_bytes(size_t view) const {
@@ -74,17 +74,17 @@ std::string RowsWriter::walk_rows_text() {
       "constexpr int kGroups = " + std::to_string(threads_ / group_) +
       ";\nconst int group = threadIdx.x / kGroup;\nconst Index length = " + offsets_.number(length_) +
       ";\nconst Size rows = " + rows + ";\nconstexpr Size kStep = Size(" + std::to_string(walk_blocks()) +
-      ") * kGroups;\n" + ahead_text() + cuda_wait_text(problem_);
+      ") * kGroups;\n" + prefetch_text() + cuda_wait_text(problem_);
   for (const TileStore& store : sums()) text += "float " + sum_name(store) + "[kItems][kVector] = {};\n";
   text += "const Size first = Size(block_index) * kGroups + group;\n" + fetch_text() +
           "for (Size place = first; place < rows; place += kStep) {\nSize row = place;\n" +
           row_offsets_text();
   for (size_t view : fetched_)
-    text += "const " + memory_type(view) + "* const row" + std::to_string(view) + " = ahead.row<" +
+    text += "const " + memory_type(view) + "* const row" + std::to_string(view) + " = prefetch.row<" +
             memory_type(view) + ">(" + std::to_string(fetched_from(view)) + ");\n";
-  if (!fetched_.empty()) text += row_loads_text() + "ahead.wait();\n";
+  if (!fetched_.empty()) text += row_loads_text() + "prefetch.wait();\n";
   text += stages_text();
-  if (!fetched_.empty()) text += "fetch(place + kAhead * kStep, ahead.leave());\n";
+  if (!fetched_.empty()) text += "fetch(place + kPrefetch * kStep, prefetch.leave());\n";
   return text + "}\n" + (has_sums() ? sums_text() : "");
 }
 
@@ -96,15 +96,16 @@ std::string RowsWriter::row_loads_text() {
   return text;
 }
 
-std::string RowsWriter::ahead_text() const {
+std::string RowsWriter::prefetch_text() const {
   if (fetched_.empty()) return "";
-  return "constexpr int kAhead = " + std::to_string(ahead_) +
+  return "constexpr int kPrefetch = " + std::to_string(prefetch_) +
          ", kBytes = " + std::to_string(fetched_row_bytes()) +
          ";\nextern __shared__ __align__(16) char memory[];\n__shared__ uint64_t barriers[kGroups * "
-         "kAhead];\n"
-         "aicf::tile::RowsAhead<kGroup, kAhead, kBytes> ahead(memory + group * kAhead * kBytes, barriers + "
+         "kPrefetch];\n"
+         "aicf::tile::RowPrefetch<kGroup, kPrefetch, kBytes> prefetch(memory + group * kPrefetch * kBytes, "
+         "barriers + "
          "group * "
-         "kAhead);\n";
+         "kPrefetch);\n";
 }
 
 std::string RowsWriter::fetch_text() {
@@ -113,14 +114,14 @@ std::string RowsWriter::fetch_text() {
   int64_t element_bytes = 0;
   for (size_t view : fetched_) {
     const int bytes = dtype_bytes(space_.views[view].dtype);
-    copies += "ahead.copy(stage, " + std::to_string(fetched_from(view)) + ", " + operand(view) + " + " +
+    copies += "prefetch.copy(stage, " + std::to_string(fetched_from(view)) + ", " + operand(view) + " + " +
               row_offset(view) + ", uint32_t(length) * " + std::to_string(bytes) + ");\n";
     element_bytes += bytes;
   }
-  return "const auto fetch = [&](Size row, int stage) {\nif (row >= rows || !ahead.leads()) return;\n" +
-         row_offsets_text() + "ahead.expect(stage, uint32_t(length) * " + std::to_string(element_bytes) +
+  return "const auto fetch = [&](Size row, int stage) {\nif (row >= rows || !prefetch.leads()) return;\n" +
+         row_offsets_text() + "prefetch.expect(stage, uint32_t(length) * " + std::to_string(element_bytes) +
          ");\n" + copies +
-         "};\nfor (int stage = 0; stage < kAhead; ++stage) fetch(first + stage * kStep, stage);\n";
+         "};\nfor (int stage = 0; stage < kPrefetch; ++stage) fetch(first + stage * kStep, stage);\n";
 }
 
 }  // namespace aicf

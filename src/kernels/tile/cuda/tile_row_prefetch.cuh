@@ -1,5 +1,5 @@
-// Rows ahead (sm_90): while a group of threads, a warp or a block, works on one row of its walk, the copy engine brings
-// the next ones into shared memory. PTX ISA, "cp.async.bulk" and "mbarrier".
+// Prefetched rows (sm_90), a software pipeline: while a group of threads, a warp or a block, works on one row of its walk,
+// the copy engine brings the next ones into shared memory. PTX ISA, "cp.async.bulk" and "mbarrier".
 #pragma once
 
 #include "prelude.cuh"
@@ -10,15 +10,15 @@ namespace tile {
 // kStages rows of kBytes bytes lie in `memory`, each with a barrier on which its bytes arrive; both are the group's own.
 // All threads of the group make it and call wait() and leave(); the one that leads calls expect() and copy().
 template <int kGroup, int kStages, int kBytes>
-class RowsAhead {
+class RowPrefetch {
  public:
-  __device__ __forceinline__ RowsAhead(char* memory, uint64_t* barriers) : memory_(memory), barriers_(address(barriers)) {
+  __device__ __forceinline__ RowPrefetch(char* memory, uint64_t* barriers) : memory_(memory), barriers_(address(barriers)) {
     if (leads()) {
       for (int stage = 0; stage < kStages; ++stage)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers_ + stage * 8) : "memory");
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    meet();
+    sync();
   }
 
   __device__ __forceinline__ bool leads() const { return threadIdx.x % kGroup == 0; }
@@ -51,7 +51,7 @@ class RowsAhead {
   }
   // The group is done with the row. Gives its stage, which is free now, and goes on to the next.
   __device__ __forceinline__ int leave() {
-    meet();
+    sync();
     const int left = stage_;
     if (++stage_ == kStages) stage_ = 0, parity_ ^= 1;
     return left;
@@ -59,7 +59,7 @@ class RowsAhead {
 
  private:
   static __device__ __forceinline__ uint32_t address(const void* shared) { return uint32_t(__cvta_generic_to_shared(shared)); }
-  static __device__ __forceinline__ void meet() {
+  static __device__ __forceinline__ void sync() {
     if constexpr (kGroup <= 32)
       __syncwarp();
     else

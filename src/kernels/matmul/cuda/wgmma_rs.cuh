@@ -1,15 +1,15 @@
-// A product of up to eight rows whose x lies in shared memory from end to end, put there by the block itself: a copy, or
-// what stands before the product (a norm, a gate), which then runs in every block, over all of its rows or its part of K.
+// A product of up to eight rows whose x lies in shared memory from end to end, put there by the block itself: a copy, or a
+// prologue, the region before the product (a norm, a gate), which every block recomputes over all rows or its part of K.
 // That costs a few kilobytes of reads from the L2 cache for each block and saves a launch; the stages hold nothing but y,
-// which comes meanwhile. x goes to the matrix instructions through registers: row r of k, k + 1 lies in lane 4r + k / 2 of
-// the first warp.
+// which comes meanwhile. x goes to the matrix instructions through registers ("RS" in CUTLASS): row r of k, k + 1 lies in
+// lane 4r + k / 2 of the first warp.
 #pragma once
 
 #include "matmul/cuda/wgmma.cuh"
 
 namespace aicf {
 
-// What make_x of a copy is: rows that are neighbours of 16 bytes along k.
+// Make of a copy: rows that are neighbours of 16 bytes along k.
 template <class Operands>
 struct CopiedX {
   const Operands& o;
@@ -26,14 +26,14 @@ struct CopiedX {
 // block multiplies. Multiply: a struct with run(float (&d)[BN / 2], uint32_t low, uint32_t high,
 // uint64_t b), generated like Product's.
 template <class Product, class Multiply, int kXAt, bool kOwnPart>
-struct MadeMatmul : Product {
+struct WgmmaRsMatmul : Product {
   using typename Product::Shared;
   using typename Product::Stage;
   using typename Product::Work;
 
   // Make: make(x, pitch, k_first, k_end) writes these columns of all rows, or all; x is where column 0 of row 0 would be.
   template <class Element, class Make>
-  struct MadeX {
+  struct ResidentX {
     const Make& make;
     Element* x;
     int rows, pitch;
@@ -102,7 +102,7 @@ struct MadeMatmul : Product {
     using Element = typename Operands::Element;
     extern __shared__ __align__(1024) char memory[];
     const int first = kOwnPart && Product::kInCluster ? int(cluster_rank()) * part_depth : 0;
-    const MadeX<Element, Make> x{make, reinterpret_cast<Element*>(memory + kXAt) - first, int(o.m),
+    const ResidentX<Element, Make> x{make, reinterpret_cast<Element*>(memory + kXAt) - first, int(o.m),
                                  kOwnPart ? part_depth : int(o.k)};
     Product::run_from(x, o, nullptr, y_map, epilogue, part_depth);
   }
