@@ -319,7 +319,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=30, help="samples of each program")
     parser.add_argument("--output", type=Path, help="raw samples as JSON")
-    parser.add_argument("families", nargs="*", help="parts of the names of families; default: all")
+    parser.add_argument("families", nargs="*", help="names of families, or parts of them; default: all")
     parser.add_argument("--dtypes", nargs="+", choices=["f16", "bf16", "f32"], default=["f16"])
     parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
     options: argparse.Namespace = parser.parse_args()
@@ -331,8 +331,12 @@ def main() -> int:
     report.record["limits"] = limits = rates(options.rounds)
     print("limits of this run:", {k: f"{v / 1e12:.2f} T/s" for k, v in limits.items()}, flush=True)
 
+    names = {case.family for case in cases()}
+
     def chosen(family: str) -> bool:
-        return not options.families or any(part in family for part in options.families)
+        return not options.families or any(
+            part == family if part in names else part in family for part in options.families
+        )
 
     work = [
         (f"{case.family} {case.name}", partial(measure, case, name, limits, options.rounds))
