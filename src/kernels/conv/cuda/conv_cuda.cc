@@ -1,4 +1,5 @@
-// CUDA rows of conv and conv_transpose; those on matrix units are in conv_mma_cuda.cc.
+// CUDA rows of conv and conv_transpose; those on matrix units are in conv_mma_cuda.cc, the depthwise ones in
+// conv_depthwise_cuda.cc.
 #include <algorithm>
 
 #include "kernels/conv/cuda/conv_problem_cuda.h"
@@ -13,8 +14,6 @@ namespace {
 constexpr int64_t kSimtTile = 64;
 constexpr int32_t kBlock = 256;
 
-std::string accumulator_of(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
-
 CudaCode simt_code(const CudaProblem& problem, const ConvProblem& c, const std::string& name) {
   CudaParams params;
   const CudaEpilogue epilogue = cuda_epilogue(c.epilogue, kConvInputs, params);
@@ -22,7 +21,7 @@ CudaCode simt_code(const CudaProblem& problem, const ConvProblem& c, const std::
   const bool pixels_fast = !(problem.inputs[0].strides[1] == Dim(1));
   const std::string body = operands_text(problem, c, "in0", "in1", params) +
                            "  const Epilogue epilogue = " + epilogue.make + ";\n  aicf::ConvSimt<" +
-                           std::string(cuda_type(dtype)) + ", " + accumulator_of(dtype) + ", " +
+                           std::string(cuda_type(dtype)) + ", " + conv_accumulator(dtype) + ", " +
                            flag(c.pixel_rows) + ", " + flag(c.transposed) + ", " + flag(pixels_fast) + ", " +
                            flag(keeps_vectors(c)) + ">::run(o, epilogue);\n";
   CudaCode code;
@@ -34,45 +33,6 @@ CudaCode simt_code(const CudaProblem& problem, const ConvProblem& c, const std::
   launch.block = kBlock;
   launch.params = params.dims();
   add_kernel(code, problem, std::move(launch), body);
-  return code;
-}
-
-// Neighbouring maps that a thread of the depthwise kernel takes: 16 bytes of x.
-int64_t depthwise_unit(const CudaProblem& problem, const ConvProblem& c) {
-  if (!c.pixel_rows || !(c.maps == Dim(1))) return 1;
-  const CudaWindow& x = problem.inputs[0];
-  CudaWalk walk(1);
-  for (size_t i = 0; i < x.sizes.size(); ++i)
-    if (i != 1) walk.add_axis(Dim(1), {x.strides[i]});
-  walk.add_axis(x.sizes[1], {x.strides[1]});
-  return widest_unit(walk, {x.offset}, dtype_bytes(x.dtype));
-}
-
-// Weights of neighbouring maps lie in one aligned unit.
-bool wide_weights(const CudaProblem& problem, const ConvProblem& c, int64_t unit) {
-  const CudaWindow& w = problem.inputs[1];
-  if (unit == 1 || !(c.w_map == Dim(1)) || !is_multiple(w.offset, unit)) return false;
-  return std::all_of(c.w_taps.begin(), c.w_taps.end(),
-                     [&](const Dim& stride) { return is_multiple(stride, unit); });
-}
-
-CudaCode depthwise_code(const CudaProblem& problem, const ConvProblem& c) {
-  CudaParams params;
-  const CudaEpilogue epilogue = cuda_epilogue(c.epilogue, kConvInputs, params);
-  const DType dtype = problem.inputs[0].dtype;
-  const int64_t unit = depthwise_unit(problem, c);
-  const std::string body =
-      operands_text(problem, c, "in0", "in1", params) + "  const Epilogue epilogue = " + epilogue.make +
-      ";\n  aicf::ConvDepthwise<" + std::string(cuda_type(dtype)) + ", " + accumulator_of(dtype) + ", " +
-      std::to_string(unit) + ", " + flag(c.pixel_rows) + ", " + flag(wide_weights(problem, c, unit)) +
-      ">::run(o, epilogue, I(" + params.expr(c.groups) + "));\n";
-  CudaCode code;
-  code.source = includes({"conv/cuda/conv_simt.cuh"}) + epilogue.text;
-  const Dim threads = c.images * c.pixels * floordiv(c.groups * c.maps, Dim(unit));
-  add_kernel(code, problem,
-             flat_launch("conv_depthwise_" + std::string(dtype_name(dtype)), blocks_for(threads, kBlock),
-                         kBlock, params),
-             body);
   return code;
 }
 
@@ -89,7 +49,7 @@ bool is_conv(const Problem& problem) {
 bool can_run_conv_mma(const Problem& problem) { return is_conv(problem) && is_half(problem.inputs[0].dtype); }
 bool can_run_conv_simt(const Problem& problem) { return is_conv(problem); }
 bool can_run_conv_depthwise(const Problem& problem) {
-  return is_conv(problem) && problem.inputs[1].sizes[1] == Dim(1);
+  return can_run_conv_simt(problem) && problem.inputs[1].sizes[1] == Dim(1);
 }
 
 bool can_run_conv_w_channels_last(const Problem& problem) {
@@ -106,11 +66,6 @@ CudaCode generate_conv_simt(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
   return simt_code(problem, conv, "conv");
-}
-CudaCode generate_conv_depthwise(const CudaProblem& problem) {
-  ConvProblem conv = conv_problem(problem, false);
-  conv.epilogue.program = &conv.program;
-  return depthwise_code(problem, conv);
 }
 CudaCode generate_conv_transpose(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, true);

@@ -31,22 +31,24 @@ struct ConvCase {
   size_t spatial = 2;
   int64_t groups = 1, channels = 8, maps = 16;  // of a group
   bool bias = false, last = true, transposed = false;
+  int64_t kernel = 3, stride = 2, dilation = 1;
 };
 
 CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCase& c) {
-  constexpr int64_t kKernel = 3, kStride = 2, kPad = 1;
+  constexpr int64_t kPad = 1;
   Shape x = {random.size(1, 4), Dim(c.groups * c.channels)}, w, out = {x[0], Dim(c.groups * c.maps)};
   w = {c.transposed ? x[1] : out[1], Dim(c.transposed ? c.maps : c.channels)};
   CudaProblem p;
   p.params = {Dim(static_cast<int64_t>(c.spatial)), Dim(c.groups), Dim(c.bias ? 1 : 0)};
-  for (int64_t number : {kStride, kPad, kPad, int64_t{1}})
+  for (int64_t number : {c.stride, kPad, kPad, c.dilation})
     p.params.insert(p.params.end(), c.spatial, Dim(number));
   if (c.transposed) p.params.insert(p.params.end(), c.spatial, Dim(0));
   for (size_t i = 0; i < c.spatial; ++i) {
     x.push_back(random.size(5, 12));
-    w.emplace_back(kKernel);
-    out.push_back(c.transposed ? (x.back() - Dim(1)) * Dim(kStride) + Dim(kKernel - 2 * kPad)
-                               : floordiv(x.back() + Dim(2 * kPad - kKernel), Dim(kStride)) + Dim(1));
+    w.emplace_back(c.kernel);
+    const int64_t reach = c.dilation * (c.kernel - 1) + 1;
+    out.push_back(c.transposed ? (x.back() - Dim(1)) * Dim(c.stride) + Dim(reach - 2 * kPad)
+                               : floordiv(x.back() + Dim(2 * kPad - reach), Dim(c.stride)) + Dim(1));
   }
   p.inputs = {random.window(dtype, x), random.window(dtype, w)};
   p.outputs = {random.window(dtype, out)};
@@ -77,6 +79,43 @@ TEST(ConvCuda, Compiles) {
   texts.compile([](const std::vector<std::string>& sources, const char* target) {
     for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
   });
+}
+
+// Maps of kernels that are known when the text is written: tiles of results, in both layouts, whose loops the
+// compiler unrolls without leaving registers for memory.
+TEST(ConvCuda, DepthwiseTilesStayInRegisters) {
+  RandomWindows random(11);
+  std::vector<std::string> sources;
+  const std::vector<std::array<int64_t, 3>> geometries = {{3, 1, 1}, {5, 2, 1}, {7, 1, 1}, {3, 1, 2}};
+  for (size_t i = 0; i < geometries.size(); ++i)
+    for (const bool last : {true, false}) {
+      const auto [kernel, stride, dilation] = geometries[i];
+      const int64_t groups = i == 2 ? 73 : 96;
+      CudaProblem p = conv_problem(random, i % 2 == 0 ? DType::bf16 : DType::f32,
+                                   {.groups = groups,
+                                    .channels = 1,
+                                    .maps = 1,
+                                    .last = last,
+                                    .kernel = kernel,
+                                    .stride = stride,
+                                    .dilation = dilation});
+      const Dim out((56 + 2 - dilation * (kernel - 1) - 1) / stride + 1);
+      p.inputs[0].sizes = {Dim(16), Dim(groups), Dim(56), Dim(56)};
+      p.outputs[0].sizes = {Dim(16), Dim(groups), out, out};
+      for (CudaWindow* w : {&p.inputs[0], &p.outputs[0]}) {
+        w->offset = Dim(0);
+        w->strides = row_major_strides(w->sizes);
+        if (last) *w = channels_last(*w);
+      }
+      p.arch = 90;
+      p.ranges = &random.ranges();
+      const CudaCode code = find_cuda_kernel("conv_depthwise")->generate(p);
+      EXPECT_NE(code.source.find(last ? "ConvDepthwiseLast" : "ConvDepthwiseFirst"), std::string::npos);
+      sources.push_back(code.source);
+    }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(sources, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
 CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {

@@ -120,5 +120,6 @@ std::string operands_text(const CudaProblem& problem, const ConvProblem& c, cons
 }
 
 std::string flag(bool value) { return value ? "true" : "false"; }
+std::string conv_accumulator(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 
 }  // namespace aicf

@@ -1,0 +1,192 @@
+// Depthwise convolutions whose kernel sizes, strides and dilations are known to the compiler: a thread makes a tile of
+// neighbouring results, so that it converts an element of x once for all windows of the tile, and multiplies by weights that
+// it keeps. Sums in the accumulator's type, one chain of fused multiply-adds over the taps in row-major order, padding
+// taking part as zeros.
+#pragma once
+
+#include "conv/cuda/conv_simt.cuh"
+
+namespace aicf {
+
+// Windows of KH × KW taps, of a tile of RY × RX results.
+template <class Acc, int V, int KH, int KW, int SY, int SX, int DY, int DX, int RY, int RX>
+struct DepthwiseTile {
+  static constexpr int kRows = (RY - 1) * SY + (KH - 1) * DY + 1;     // of x under the tile
+  static constexpr int kColumns = (RX - 1) * SX + (KW - 1) * DX + 1;  // likewise
+  static constexpr int kTaps = KH * KW, kWidth = KW, kResultRows = RY, kResultColumns = RX, kStepY = SY, kStepX = SX;
+
+  // Whether a window of the tile has a tap in this row, this column.
+  static __device__ __forceinline__ constexpr bool reads_row(int row) { return reads<RY, SY, KH, DY>(row); }
+  static __device__ __forceinline__ constexpr bool reads_column(int column) { return reads<RX, SX, KW, DX>(column); }
+
+  // Adds the products with row `row` of x under the tile. weight(tap, v): of the v-th channel.
+  template <class Weight>
+  static __device__ __forceinline__ void add_row(int row, const Acc (&x)[kColumns][V], const Weight& weight,
+                                                 Acc (&acc)[RY][RX][V]) {
+#pragma unroll
+    for (int ry = 0; ry < RY; ++ry) {
+      const int from = row - ry * SY;
+      if (from < 0 || from % DY != 0 || from / DY >= KH) continue;
+#pragma unroll
+      for (int kx = 0; kx < KW; ++kx) {
+        Acc w[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) w[v] = weight(from / DY * KW + kx, v);
+#pragma unroll
+        for (int rx = 0; rx < RX; ++rx)
+#pragma unroll
+          for (int v = 0; v < V; ++v) acc[ry][rx][v] = fused(x[rx * SX + kx * DX][v], w[v], acc[ry][rx][v]);
+      }
+    }
+  }
+
+ private:
+  template <int kResults, int kStride, int kKernel, int kDilation>
+  static __device__ __forceinline__ constexpr bool reads(int at) {
+    for (int result = 0; result < kResults; ++result) {
+      const int from = at - result * kStride;
+      if (from >= 0 && from % kDilation == 0 && from / kDilation < kKernel) return true;
+    }
+    return false;
+  }
+};
+
+// The tile of results with this number, and where its first window begins.
+template <class Tile, class I>
+struct TilePlace {
+  I outer, y, x, top, left;  // outer: image or plane
+
+  template <class O>
+  __device__ __forceinline__ TilePlace(const O& o, I number) {
+    const I across = tiles(o.axis[2].out, Tile::kResultColumns), down = tiles(o.axis[1].out, Tile::kResultRows);
+    const I rows = divide(number, across);
+    outer = divide(rows, down);
+    x = (number - rows * across) * Tile::kResultColumns;
+    y = (rows - outer * down) * Tile::kResultRows;
+    top = y * Tile::kStepY - o.axis[1].low;
+    left = x * Tile::kStepX - o.axis[2].low;
+  }
+  static __device__ __forceinline__ I tiles(I size, int of) { return (size + of - 1) / of; }
+};
+
+// Channels are neighbours: V of them a thread, kLanes threads side by side, whose weights the block keeps in shared memory.
+// Blocks: x: tiles, y: slices of channels.
+template <class T, class Acc, int V, int kLanes, class Tile>
+struct ConvDepthwiseLast {
+  using E = Element<T>;
+  static constexpr int kChannels = kLanes * V;
+
+  template <class O, class Epilogue>
+  static __device__ void run(const O& o, const Epilogue& epilogue, typename O::Index channels, typename O::Index tiles) {
+    using I = typename O::Index;
+    __shared__ alignas(16) Acc weights[Tile::kTaps][kChannels];
+    constexpr int kWidth = Tile::kWidth;
+    const I first = I(blockIdx.y) * kChannels;
+    for (int i = threadIdx.x; i < Tile::kTaps * kChannels; i += blockDim.x) {
+      const int tap = i / kChannels, channel = i % kChannels;
+      weights[tap][channel] =
+          first + channel < channels ? Acc(E::load(o.w[(first + channel) * o.w_map + tap / kWidth * o.w_tap[1] +
+                                                       tap % kWidth * o.w_tap[2]]))
+                                     : Acc(0);
+    }
+    __syncthreads();
+    const int lane = int(threadIdx.x) % kLanes;
+    const I channel = first + lane * V;
+    const I number = I(blockIdx.x) * (blockDim.x / kLanes) + I(threadIdx.x / kLanes);
+    if (number >= tiles || channel >= channels) return;
+    const TilePlace<Tile, I> at(o, number);
+    const T* x = o.x + at.outer * o.x_batch + channel * o.x_channel;
+    Acc acc[Tile::kResultRows][Tile::kResultColumns][V] = {};
+#pragma unroll
+    for (int row = 0; row < Tile::kRows; ++row) {
+      if (!Tile::reads_row(row)) continue;
+      const bool inside = at.top + row >= 0 && at.top + row < o.axis[1].in;
+      const T* from = x + (at.top + row) * o.axis[1].in_stride;
+      Pack<T, V> loaded[Tile::kColumns];
+#pragma unroll
+      for (int column = 0; column < Tile::kColumns; ++column) {
+        loaded[column] = {};
+        const I position = at.left + column;
+        if (Tile::reads_column(column) && inside && position >= 0 && position < o.axis[2].in)
+          loaded[column] = *reinterpret_cast<const Pack<T, V>*>(from + position * o.axis[2].in_stride);
+      }
+      Acc values[Tile::kColumns][V];
+#pragma unroll
+      for (int column = 0; column < Tile::kColumns; ++column)
+#pragma unroll
+        for (int v = 0; v < V; ++v) values[column][v] = Acc(E::load(loaded[column].at[v]));
+      Tile::add_row(row, values, [&](int tap, int v) { return weights[tap][lane * V + v]; }, acc);
+    }
+#pragma unroll
+    for (int ry = 0; ry < Tile::kResultRows; ++ry)
+#pragma unroll
+      for (int rx = 0; rx < Tile::kResultColumns; ++rx) {
+        if (at.y + ry >= o.axis[1].out || at.x + rx >= o.axis[2].out) continue;
+        const int64_t pixel = (int64_t(at.outer) * o.axis[1].out + at.y + ry) * o.axis[2].out + at.x + rx;
+        epilogue.template apply<V>(epilogue.row(pixel), int64_t(channel), acc[ry][rx]);
+      }
+  }
+};
+
+// Positions of a row are neighbours: a thread makes a tile of a plane, of an image and a map. It loads x in aligned units of
+// kUnit elements that lie inside or outside of a row as a whole; kShift: elements of the first unit before the window.
+// kWide: rows of results begin at multiples of the tile's width.
+template <class T, class Acc, int kUnit, int kShift, bool kWide, class Tile>
+struct ConvDepthwiseFirst {
+  using E = Element<T>;
+  static constexpr int kUnits = (kShift + Tile::kColumns + kUnit - 1) / kUnit;
+
+  template <class O, class Epilogue>
+  static __device__ void run(const O& o, const Epilogue& epilogue, typename O::Index maps, typename O::Index tiles) {
+    using I = typename O::Index;
+    constexpr int kWidth = Tile::kWidth;
+    const I number = flat_thread<I>();
+    if (past(number, tiles)) return;
+    const TilePlace<Tile, I> at(o, number);
+    const I image = divide(at.outer, maps), map = at.outer - image * maps;
+    const T* x = o.x + image * o.x_batch + divide(map, o.maps) * o.x_channel;
+    const T* w = o.w + map * o.w_map;
+    Acc weights[Tile::kTaps];
+#pragma unroll
+    for (int tap = 0; tap < Tile::kTaps; ++tap)
+      weights[tap] = Acc(E::load(w[tap / kWidth * o.w_tap[1] + tap % kWidth * o.w_tap[2]]));
+    Acc acc[Tile::kResultRows][Tile::kResultColumns][1] = {};
+#pragma unroll
+    for (int row = 0; row < Tile::kRows; ++row) {
+      if (!Tile::reads_row(row)) continue;
+      const bool inside = at.top + row >= 0 && at.top + row < o.axis[1].in;
+      const T* from = x + (at.top + row) * o.axis[1].in_stride;
+      Pack<T, kUnit> loaded[kUnits];
+#pragma unroll
+      for (int unit = 0; unit < kUnits; ++unit) {
+        loaded[unit] = {};
+        const I position = at.left - kShift + unit * kUnit;
+        if (inside && position >= 0 && position < o.axis[2].in)
+          loaded[unit] = *reinterpret_cast<const Pack<T, kUnit>*>(from + position * o.axis[2].in_stride);
+      }
+      Acc values[Tile::kColumns][1];
+#pragma unroll
+      for (int column = 0; column < Tile::kColumns; ++column)
+        values[column][0] = Acc(E::load(loaded[(kShift + column) / kUnit].at[(kShift + column) % kUnit]));
+      Tile::add_row(row, values, [&](int tap, int) { return weights[tap]; }, acc);
+    }
+#pragma unroll
+    for (int ry = 0; ry < Tile::kResultRows; ++ry) {
+      if (at.y + ry >= o.axis[1].out) continue;
+      const auto plane = epilogue.row(int64_t(at.outer));
+      const int64_t first = int64_t(at.y + ry) * o.axis[2].out + at.x;
+      if constexpr (kWide) {
+        Acc values[Tile::kResultColumns];
+#pragma unroll
+        for (int rx = 0; rx < Tile::kResultColumns; ++rx) values[rx] = acc[ry][rx][0];
+        epilogue.template apply<Tile::kResultColumns>(plane, first, values);
+      } else {
+#pragma unroll
+        for (int rx = 0; rx < Tile::kResultColumns; ++rx)
+          if (at.x + rx < o.axis[2].out) epilogue.template apply<1>(plane, first + rx, acc[ry][rx]);
+      }
+    }
+  }
+};
+
+}  // namespace aicf

@@ -1,0 +1,193 @@
+// The CUDA row of depthwise convolutions: tiles of results a thread where the geometry of the windows is
+// known (conv_depthwise.cuh), else a result a thread (conv_simt.cuh).
+#include <algorithm>
+#include <optional>
+
+#include "base/rounding.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/cuda_walk.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+constexpr int32_t kThreads = 256;  // of a block
+
+std::string listed(std::initializer_list<int64_t> numbers) {
+  std::string text;
+  for (int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
+
+// The weights of an image's window along two axes, all of it known when the text is written.
+struct Geometry {
+  int64_t kernel[2], stride[2], dilation[2], low[2];
+  int64_t taps() const { return kernel[0] * kernel[1]; }
+};
+
+std::optional<Geometry> geometry_of(const ConvProblem& c) {
+  constexpr int64_t kMostTaps = 81;  // the text repeats itself for each
+  const CudaWindowAxis& depth = c.axes[0];
+  if (!(depth.in == Dim(1)) || !(depth.out == Dim(1)) || !(depth.kernel == Dim(1))) return std::nullopt;
+  Geometry g{};
+  for (size_t i = 0; i < 2; ++i) {
+    const CudaWindowAxis& axis = c.axes[i + 1];
+    const auto kernel = axis.kernel.constant(), stride = axis.stride.constant(),
+               dilation = axis.dilation.constant(), low = axis.low.constant();
+    if (!kernel || !stride || !dilation || !low || *kernel < 1) return std::nullopt;
+    g.kernel[i] = *kernel, g.stride[i] = *stride, g.dilation[i] = *dilation, g.low[i] = *low;
+  }
+  return g.taps() <= kMostTaps ? std::optional(g) : std::nullopt;
+}
+
+// Results of a thread: of `units` that stand side by side, fewer where they would not fill the machine.
+struct ResultTile {
+  int64_t rows, columns;
+};
+ResultTile tile_of(ResultTile most, const CudaProblem& problem, const ConvProblem& c, int64_t units) {
+  constexpr int64_t kFilling = int64_t{kMultiprocessors} * 512;
+  const int64_t outer = size_to_choose_by(c.images, problem) * units,
+                rows = size_to_choose_by(c.axes[1].out, problem),
+                columns = size_to_choose_by(c.axes[2].out, problem);
+  const auto threads = [&](ResultTile t) {
+    return outer * ceil_div(rows, t.rows) * ceil_div(columns, t.columns);
+  };
+  while (threads(most) < kFilling && most.rows > 1) most.rows /= 2;
+  while (threads(most) < kFilling && most.columns > 1) most.columns /= 2;
+  return most;
+}
+
+std::string tile_text(const Geometry& g, const std::string& accumulator, int64_t vector, ResultTile tile) {
+  return "aicf::DepthwiseTile<" + accumulator + ", " +
+         listed({vector, g.kernel[0], g.kernel[1], g.stride[0], g.stride[1], g.dilation[0], g.dilation[1],
+                 tile.rows, tile.columns}) +
+         ">";
+}
+
+// Neighbouring maps that a thread takes: 16 bytes of x.
+int64_t map_unit(const CudaProblem& problem, const ConvProblem& c) {
+  if (!c.pixel_rows || !(c.maps == Dim(1))) return 1;
+  const CudaWindow& x = problem.inputs[0];
+  CudaWalk walk(1);
+  for (size_t i = 0; i < x.sizes.size(); ++i)
+    if (i != 1) walk.add_axis(Dim(1), {x.strides[i]});
+  walk.add_axis(x.sizes[1], {x.strides[1]});
+  return widest_unit(walk, {x.offset}, dtype_bytes(x.dtype));
+}
+
+// Neighbouring elements of a row of x, of which tiles of `columns` results begin at multiples.
+int64_t row_unit(const CudaProblem& problem, const ConvProblem& c, const Geometry& g, int64_t columns) {
+  const CudaWindow& x = problem.inputs[0];
+  CudaWalk walk(1);
+  for (size_t i = 0; i < x.sizes.size(); ++i)
+    walk.add_axis(i + 1 == x.sizes.size() ? c.axes[2].in : Dim(1), {x.strides[i]});
+  int64_t unit = widest_unit(walk, {x.offset}, dtype_bytes(x.dtype));
+  while (columns * g.stride[1] % unit != 0) unit /= 2;
+  return unit;
+}
+
+// Weights of neighbouring maps lie in one aligned unit.
+bool wide_weights(const CudaProblem& problem, const ConvProblem& c, int64_t unit) {
+  const CudaWindow& w = problem.inputs[1];
+  if (unit == 1 || !(c.w_map == Dim(1)) || !is_multiple(w.offset, unit)) return false;
+  return std::all_of(c.w_taps.begin(), c.w_taps.end(),
+                     [&](const Dim& stride) { return is_multiple(stride, unit); });
+}
+
+class DepthwiseWriter {
+ public:
+  DepthwiseWriter(const CudaProblem& problem, const ConvProblem& conv)
+      : problem_(problem),
+        conv_(conv),
+        dtype_(problem.inputs[0].dtype),
+        types_(std::string(cuda_type(dtype_)) + ", " + conv_accumulator(dtype_) + ", "),
+        unit_(map_unit(problem, conv)) {}
+
+  CudaCode write() {
+    const std::optional<Geometry> geometry = geometry_of(conv_);
+    if (geometry && conv_.pixel_rows && conv_.maps == Dim(1)) return of_maps(*geometry);
+    if (geometry && !conv_.pixel_rows) return of_planes(*geometry);
+    const Dim threads = conv_.images * conv_.pixels * floordiv(conv_.groups * conv_.maps, Dim(unit_));
+    CudaParams params;
+    const std::string run = "aicf::ConvDepthwise<" + types_ + std::to_string(unit_) + ", " +
+                            flag(conv_.pixel_rows) + ", " + flag(wide_weights(problem_, conv_, unit_)) +
+                            ">::run(o, epilogue, I(" + params.expr(conv_.groups) + "))";
+    return code(flat_launch(function(), blocks_for(threads, kThreads), kThreads, params), run, params);
+  }
+
+ private:
+  std::string function() const { return "conv_depthwise_" + std::string(dtype_name(dtype_)); }
+
+  Dim tiles(const Dim& outer, ResultTile tile) const {
+    return outer * ceildiv(conv_.axes[1].out, Dim(tile.rows)) * ceildiv(conv_.axes[2].out, Dim(tile.columns));
+  }
+
+  // Channels side by side in a block: few enough that a block has some tiles, and none idle where they
+  // divide.
+  int64_t lanes(int64_t units) const {
+    constexpr int64_t kLeast = 4, kMost = 16, kUsual = 8;
+    for (int64_t lanes = kMost; lanes >= kLeast; --lanes)
+      if (units % lanes == 0) return lanes;
+    return units < kUsual ? std::max<int64_t>(units, 1) : kUsual;
+  }
+
+  CudaCode of_maps(const Geometry& g) {
+    const int64_t units = ceil_div(size_to_choose_by(conv_.groups, problem_), unit_), across = lanes(units);
+    const bool few_taps = g.taps() <= 9;
+    const ResultTile tile = tile_of({few_taps ? 2 : 1, 4}, problem_, conv_, units);
+    const Dim all = tiles(conv_.images, tile), places(kThreads / across);
+    CudaParams params;
+    const std::string run = "aicf::ConvDepthwiseLast<" + types_ + listed({unit_, across}) + ", " +
+                            tile_text(g, conv_accumulator(dtype_), unit_, tile) + ">::run(o, epilogue, I(" +
+                            params.expr(conv_.groups) + "), I(" + params.expr(all) + "))";
+    const int32_t block = static_cast<int32_t>(kThreads / across * across);
+    CudaLaunch launch = flat_launch(function(), ceildiv(all, places), block, params);
+    launch.grid[1] = ceildiv(conv_.groups, Dim(across * unit_));
+    return code(std::move(launch), run, params);
+  }
+
+  CudaCode of_planes(const Geometry& g) {
+    const Dim maps = conv_.groups * conv_.maps;
+    const int64_t eight = is_multiple(conv_.axes[2].out, 8) && dtype_bytes(dtype_) == 2 ? 8 : 4;
+    const ResultTile tile =
+        tile_of({g.taps() <= 9 ? 4 : 2, eight}, problem_, conv_, size_to_choose_by(maps, problem_));
+    const int64_t unit = row_unit(problem_, conv_, g, tile.columns),
+                  shift = ((-g.low[1]) % unit + unit) % unit;
+    const bool wide = is_multiple(conv_.axes[2].out, tile.columns);
+    const Dim all = tiles(conv_.images * maps, tile);
+    CudaParams params;
+    const std::string run = "aicf::ConvDepthwiseFirst<" + types_ + listed({unit, shift}) + ", " + flag(wide) +
+                            ", " + tile_text(g, conv_accumulator(dtype_), 1, tile) +
+                            ">::run(o, epilogue, I(" + params.expr(maps) + "), I(" + params.expr(all) + "))";
+    return code(flat_launch(function(), blocks_for(all, kThreads), kThreads, params), run, params);
+  }
+
+  // Of these parameters, to which those of operands and epilogue come.
+  CudaCode code(CudaLaunch launch, const std::string& run, CudaParams& params) const {
+    const CudaEpilogue epilogue = cuda_epilogue(conv_.epilogue, kConvInputs, params);
+    const std::string body = operands_text(problem_, conv_, "in0", "in1", params) +
+                             "  const Epilogue epilogue = " + epilogue.make + ";\n  " + run + ";\n";
+    launch.params = params.dims();
+    CudaCode code;
+    code.source = includes({"conv/cuda/conv_depthwise.cuh"}) + epilogue.text;
+    add_kernel(code, problem_, std::move(launch), body);
+    return code;
+  }
+
+  const CudaProblem& problem_;
+  const ConvProblem& conv_;
+  DType dtype_;
+  std::string types_;  // "element, accumulator, "
+  int64_t unit_;
+};
+
+}  // namespace
+
+CudaCode generate_conv_depthwise(const CudaProblem& problem) {
+  ConvProblem conv = conv_problem(problem, false);
+  conv.epilogue.program = &conv.program;
+  return DepthwiseWriter(problem, conv).write();
+}
+
+}  // namespace aicf
