@@ -25,7 +25,7 @@
 namespace {
 
 using aicf::cli::Verb;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 constexpr Verb kVerbs[] = {
     {"compile", "compile a model to one .aicf file", "aicf compile model.onnx --dim batch=1..8 -o model.aicf",
@@ -69,7 +69,7 @@ aicf::UserError unknown(const char* what, const std::string& word, const std::ve
 }
 
 // "" if every word that looks like an option of the verb is one.
-std::string unknown_option(const std::vector<std::string>& known, const Words& words) {
+std::string unknown_option(const std::vector<std::string>& known, const Arguments& words) {
   for (const std::string& word : words) {
     if (word == "--") break;
     if (word.size() < 2 || word[0] != '-' || std::isdigit(static_cast<unsigned char>(word[1])) != 0) continue;
@@ -79,7 +79,7 @@ std::string unknown_option(const std::vector<std::string>& known, const Words& w
   return {};
 }
 
-aicf::UserError usage_error(const std::string& what, CLI::App& app, const Words& words) {
+aicf::UserError usage_error(const std::string& what, CLI::App& app, const Arguments& words) {
   if (words.empty() || words[0][0] == '-')
     return aicf::UserError(aicf::ErrorCode::kU_bad_option, what)
         .with_expected("aicf VERB …, with a verb of " + aicf::comma_list(verb_names()))
@@ -101,10 +101,12 @@ void occupy_standard_streams() {
 }
 
 // A command line that does not parse may have stopped before its --json.
-bool wants_json(const Words& words) { return std::find(words.begin(), words.end(), "--json") != words.end(); }
+bool wants_json(const Arguments& words) {
+  return std::find(words.begin(), words.end(), "--json") != words.end();
+}
 
 // "help", "help VERB" and "--version", which no verb answers.
-std::optional<std::string> general_answer(CLI::App& app, const Words& words) {
+std::optional<std::string> general_answer(CLI::App& app, const Arguments& words) {
   const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
   const bool first = !words.empty() && words[0] == "help";
   const bool help = first || std::any_of(words.begin(), std::find(words.begin(), words.end(), "--"), asks);
@@ -135,7 +137,7 @@ int flushed(int code, const aicf::cli::Console& console) {
 
 using Runs = std::vector<std::pair<CLI::App*, aicf::cli::VerbRun>>;
 
-int run_verb(CLI::App& app, const Runs& runs, const Words& words, aicf::cli::Console& console) {
+int run_verb(CLI::App& app, const Runs& runs, const Arguments& words, aicf::cli::Console& console) {
   console.json = wants_json(words);
   try {
     if (!words.empty() && words[0] == "--version") {
@@ -147,7 +149,7 @@ int run_verb(CLI::App& app, const Runs& runs, const Words& words, aicf::cli::Con
       return aicf::cli::kOk;
     }
     try {
-      app.parse(Words(words.rbegin(), words.rend()));
+      app.parse(Arguments(words.rbegin(), words.rend()));
     } catch (const CLI::Success& success) {
       return app.exit(success);
     } catch (const CLI::ParseError& error) {

@@ -21,7 +21,7 @@ namespace aicf {
 namespace {
 
 // What is compiled for some of the sizes: all of them, or a bucket.
-struct Part {
+struct SizedProgram {
   SymbolRanges bucket;  // empty: all
   Program optimised;
 };
@@ -98,16 +98,16 @@ class VariantCompiler {
   }
   std::string passes_text() const {
     std::string text;
-    for (const Part& part : parts_) text += print(part.optimised);
+    for (const SizedProgram& part : parts_) text += print(part.optimised);
     return text;
   }
 
   // A kernel for every node, a window for every value, a program for every region.
   void select() {
     size_t entries = 0;
-    for (const Part& part : parts_) entries += part.optimised.entries.size();
+    for (const SizedProgram& part : parts_) entries += part.optimised.entries.size();
     clock_.begin("select", entries);
-    for (const Part& part : parts_) {
+    for (const SizedProgram& part : parts_) {
       const SelectOptions options = {part.optimised.sizes, &records_, options_.forced,
                                      vendor_libraries_allowed(), updated_};
       const size_t first = calls_.graphs.size();
@@ -195,7 +195,7 @@ class VariantCompiler {
   const Records& records_;
   const CompileResults results_;
   StageClock clock_;
-  std::vector<Part> parts_;
+  std::vector<SizedProgram> parts_;
   std::set<std::string> updated_;  // variables that some entry writes
   CallProgram calls_;
   std::vector<CodedGraph> code_;  // of the graphs of calls_

@@ -21,14 +21,12 @@ constexpr OldWords kOldWords[] = {
     {"x stays", "stationary-x"},  {"rows of", "row-reduction cluster"},
 };
 
+// A part of another word may become one, too: the text is then none of a way, as it was none before.
 std::string in_current_words(std::string_view text) {
   std::string result(text);
   for (const auto& [before, now] : kOldWords)
-    for (size_t at = 0; (at = result.find(before, at)) != std::string::npos; at += now.size()) {
-      const size_t end = at + before.size();
-      const bool whole = (at == 0 || result[at - 1] == ' ') && (end == result.size() || result[end] == ' ');
-      if (whole) result.replace(at, before.size(), now);
-    }
+    for (size_t at = 0; (at = result.find(before, at)) != std::string::npos; at += now.size())
+      result.replace(at, before.size(), now);
   return result;
 }
 
