@@ -38,7 +38,7 @@ bool is_prologue(const KernelCall& producer, const KernelCall& consumer, const S
 Decision takes_region(const KernelCall& region, const KernelCall& product, const CodeContext& context) {
   if (!takes_made_input(call_problem(product, context)))
     return Decision::no("no block of " + to_string(row_call(product)->way) + " can compute its rows");
-  const CudaCode code = call_code(region, context, true);
+  const CudaCode code = call_code(region, context, CodeForm::member);
   if (!joins_bundle(code) || code.launches[0].block > kMadeThreads ||
       bounds(code.launches[0].grid[0], context.ranges).hi > kMostBlocks)
     return Decision::no("the region wants more than a block of the product has");

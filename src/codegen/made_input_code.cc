@@ -18,7 +18,7 @@ CudaCode made_input_code(const KernelCall& call, const CodeContext& context) {
   made.outputs = operand_numbers(maker.outputs, call.outputs);
   if (has_program(maker, ProgramRole::kRegion)) {
     UnitWriter unit;
-    made.code = call_code(maker, context, true);
+    made.code = call_code(maker, context, CodeForm::member);
     unit.add(made.code.source, kNamespace);
     made.text = unit.text();
     made.function = std::string(kNamespace) + "::" + made.code.launches[0].function;
