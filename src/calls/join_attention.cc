@@ -98,10 +98,8 @@ void join_attention(JoinSite& site, size_t at) {
   const KernelCall& product = site.call(*found);
   const std::vector<size_t> both = {*found, at};
   KernelCall joined;
-  joined.origins = united_origins(product, attention);
   joined.choice.key = product.choice.key;
-  Decision decision = site.needed_by_none_but(product.outputs[0].root, {at});
-  if (decision) decision = set_operands(joined, product, attention, adds_bias(site.program_of(product)));
+  Decision decision = set_operands(joined, product, attention, adds_bias(site.program_of(product)));
   if (decision && attention.choice.source == ChoiceSource::kRecord)
     decision = Decision::no("the record of the attention wants it apart");
   if (!decision) return site.refuse(both, decision.why());

@@ -62,8 +62,6 @@ Decision may_take(const JoinSite& site, size_t producer_at, size_t consumer_at) 
                                    [&](const Window& w) { return w.root == root; });
   if (reads != 1 || !same_row(producer.outputs[0], consumer.inputs[0]))
     return Decision::no("the input is not read row by row as it is produced");
-  if (meet(producer.inputs, consumer.outputs))
-    return Decision::no("the results overwrite what the input comes from");
   if (!site.legality().may_move(producer_at, consumer_at - 1)) return {};  // the site says why
   return is_region(producer) ? takes_region(producer, consumer, site.context())
                              : takes_append(producer, consumer, site.context());
@@ -75,7 +73,6 @@ KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer)
   add_once(producer.inputs, call.inputs);
   call.outputs = consumer.outputs;
   call.outputs.insert(call.outputs.end(), producer.outputs.begin(), producer.outputs.end());
-  call.origins = united_origins(producer, consumer);
   call.reason = "makes its first input itself; " + consumer.reason;
   call.choice = consumer.choice;
   call.what = JoinedInput{producer, consumer};
