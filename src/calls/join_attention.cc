@@ -92,7 +92,7 @@ Decision set_operands(KernelCall& joined, const KernelCall& product, const Kerne
 void join_attention(JoinSite& site, size_t at) {
   const KernelCall& attention = site.call(at);
   const RowCall* row = own_row(attention);
-  if (row == nullptr || row->row != kAttention) return;
+  if (row == nullptr || facts_of(row->row).join_form != JoinForm::kAttention) return;
   const std::optional<size_t> found = find_projection(site, at);
   if (!found) return;
   const KernelCall& product = site.call(*found);
@@ -105,7 +105,7 @@ void join_attention(JoinSite& site, size_t at) {
   if (!decision) return site.refuse(both, decision.why());
   const Target& target = site.rule().target;
   const double apart = site.microseconds(product) + target.facts().edge_microseconds +
-                       estimate_microseconds(attention, kAttention, target, site.graph().ranges);
+                       estimate_microseconds(attention, row->row, target, site.graph().ranges);
   site.offer({.remove = both,
               .insert = std::move(joined),
               .at = at,

@@ -28,7 +28,7 @@ bool same_row(const Window& a, const Window& b) {
 
 // A region of few bytes before a product, or a step of rope_append before attention over its cache.
 bool is_prologue(const KernelCall& producer, const KernelCall& consumer, const SymbolRanges& ranges) {
-  if (is_row(consumer, kAttention)) return is_row(producer, kRopeAppend);
+  if (is_form(consumer, JoinForm::kAttention)) return is_form(producer, JoinForm::kAppend);
   return is_region(producer) && producer.outputs.size() == 1 &&
          has_program(consumer, ProgramRole::kEpilogue) &&
          producer.outputs[0].dtype == consumer.inputs[0].dtype &&
@@ -83,7 +83,8 @@ KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer)
 
 void join_inputs(JoinSite& site, size_t at) {
   const KernelCall& consumer = site.call(at);
-  if (consumer.inputs.empty() || !(is_row(consumer, kTensorCoreProduct) || is_row(consumer, kAttention)))
+  if (consumer.inputs.empty() ||
+      !(is_form(consumer, JoinForm::kProduct) || is_form(consumer, JoinForm::kAttention)))
     return;
   const std::optional<size_t> producer = site.legality().sole_writer(consumer.inputs[0].root, at);
   if (!producer || !is_prologue(site.call(*producer), consumer, site.graph().ranges)) return;

@@ -18,9 +18,9 @@ std::string quoted(const KernelCall& call) { return "'" + origin_text(call) + "'
 
 bool has_source(const KernelCall& call, ChoiceSource source) { return call.choice.source == source; }
 
-std::string value_name(ValueId root, const Graph& graph) {
-  const bool named = root < graph.value_count() && !graph.value(root).name.empty();
-  return named ? "'" + graph.value(root).name + "'" : "%" + std::to_string(root);
+std::string value_name(ValueId root, const CallGraph& calls) {
+  const bool named = !calls.is_extra(root) && !calls.name_of(root).empty();
+  return named ? "'" + calls.name_of(root) + "'" : "%" + std::to_string(root);
 }
 
 // Those that run the program of a proposal: all members of a group.
@@ -81,11 +81,10 @@ void JoinSite::refuse(const std::vector<size_t>& calls, const std::string& why, 
 }
 
 Decision JoinSite::needed_by_none_but(ValueId root, const std::vector<size_t>& calls) const {
-  if (legality_.is_kept(root))
-    return Decision::no(value_name(root, graph().graph) + " is kept after the run");
+  if (legality_.is_kept(root)) return Decision::no(value_name(root, graph()) + " is kept after the run");
   for (const size_t reader : legality_.readers(root))
     if (std::find(calls.begin(), calls.end(), reader) == calls.end())
-      return Decision::no(value_name(root, graph().graph) + " is read by " + quoted(call(reader)));
+      return Decision::no(value_name(root, graph()) + " is read by " + quoted(call(reader)));
   return {};
 }
 

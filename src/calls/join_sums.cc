@@ -142,7 +142,7 @@ void join_product(JoinSite& site, size_t sums_at) {
   joined.outputs.push_back(turned(sums.outputs[0]));
   joined.reason += ", with the sums of its columns";
   const CudaProblem problem = call_problem(joined, site.context(), &program);
-  if (!has_way(cuda_variants(*find_cuda_kernel(kTensorCoreProduct), problem), row_call(joined)->way))
+  if (!has_way(cuda_variants(*find_cuda_kernel(row_call(joined)->row), problem), row_call(joined)->way))
     return site.refuse(both, "its way, " + to_string(row_call(joined)->way) + ", adds up no columns");
   site.offer({.remove = both, .insert = std::move(joined), .at = *at, .program = std::move(program)});
 }
