@@ -57,8 +57,6 @@ class UpdateJoin {
   }
 
  private:
-  const Graph& graph() const { return site_.graph().graph; }
-
   // The members of a group, or a product by itself.
   void find_products() {
     if (const auto* group = std::get_if<GroupedProducts>(&product_.what))
@@ -82,15 +80,11 @@ class UpdateJoin {
   bool find_updates() {
     for (const KernelCall& product : products_) {
       const Window& result = product.outputs[0];
-      if (result.root >= graph().value_count()) return false;
+      if (site_.graph().is_extra(result.root)) return false;
       const std::vector<size_t>& readers = site_.legality().readers(result.root);
       const auto update = std::find_if(readers.begin(), readers.end(),
                                        [&](size_t reader) { return is_update(site_.call(reader), result); });
       if (update == readers.end()) return false;
-      if (const Decision d = site_.needed_by_none_but(result.root, {*update}); !d) {
-        site_.refuse({at_, *update}, d.why());
-        return false;
-      }
       updates_.push_back(*update);
     }
     return true;
@@ -105,7 +99,7 @@ class UpdateJoin {
              std::find(call.outputs.begin(), call.outputs.end(), w) != call.outputs.end();
     };
     const auto is_variable = [&](const Window& w) {
-      return w.root < graph().value_count() && graph().value(w.root).role != Role::kTemp;
+      return !site_.graph().is_extra(w.root) && !site_.graph().is_temp(w.root);
     };
     return std::all_of(call.inputs.begin(), call.inputs.end(),
                        [&](const Window& w) { return has_its_sizes(w) && is_in_step(w); }) &&
