@@ -141,7 +141,7 @@ class Bundler {
   std::optional<Small> small_call(const KernelCall& call) const {
     const RowCall* row = row_call(call);
     if (row == nullptr) return std::nullopt;
-    const CudaCode code = call_code(call, context_, true);
+    const CudaCode code = call_code(call, context_, CodeForm::member);
     if (!joins_bundle(code)) return std::nullopt;
     const CudaLaunch& launch = code.launches[0];
     Small small;

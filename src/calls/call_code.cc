@@ -22,7 +22,7 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context, con
   return problem;
 }
 
-CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes) {
+CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm form) {
   if (std::holds_alternative<ControlRun>(call.what)) return control_code();
   if (const auto* custom = std::get_if<CustomRun>(&call.what))
     return custom_cuda_code(*custom->cuda, context.target.arch);
@@ -30,7 +30,7 @@ CudaCode call_code(const KernelCall& call, const CodeContext& context, bool memb
   const CudaKernel* kernel = row == nullptr ? nullptr : find_cuda_kernel(row->row);
   AICF_CHECK(kernel != nullptr, "a selected kernel is not in the table: " + named(call).kernel);
   CudaProblem problem = call_problem(call, context);
-  problem.form = any_sizes ? CodeForm::member_any_sizes : member ? CodeForm::member : CodeForm::kernel;
+  problem.form = form;
   return kernel->generate(problem);
 }
 

@@ -32,7 +32,6 @@ inline CodeContext context_of(const CallGraph& calls, const Target& target) {
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context,
                          const TileProgram* program = nullptr);
 
-// `member`, `any_sizes`: for a bundle; see CodeForm.
-CudaCode call_code(const KernelCall& call, const CodeContext& context, bool member, bool any_sizes = false);
+CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm form);
 
 }  // namespace aicf

@@ -6,11 +6,16 @@
 
 #include "calls/call_windows.h"
 #include "calls/joined_program.h"
-#include "calls/row_names.h"
 #include "kernels/cuda_kernel.h"
 #include "select/call_program.h"
 
 namespace aicf {
+
+// Whether a row of this form runs.
+inline bool is_form(const KernelCall& call, JoinForm form) {
+  const RowCall* row = row_call(call);
+  return row != nullptr && facts_of(row->row).join_form == form;
+}
 
 // A region by itself whose elements depend on nothing else.
 inline bool is_pointwise_region(const KernelCall& call, const CallGraph& graph) {
@@ -25,13 +30,14 @@ inline bool is_region_that_reads(const KernelCall& call, const Window& result) {
 
 // A product on tensor cores, with the program of its epilogue.
 inline bool is_product(const KernelCall& call) {
-  return is_row(call, kTensorCoreProduct) && has_program(call, ProgramRole::kEpilogue);
+  return is_form(call, JoinForm::kProduct) && has_program(call, ProgramRole::kEpilogue);
 }
 // One that tensor cores could run, too, with an epilogue of one stage.
 inline bool is_joinable_product(const KernelCall& call, const CallGraph& graph) {
   const auto& ways = call.choice.candidates;
-  const bool has_tensor_cores = std::any_of(
-      ways.begin(), ways.end(), [](const Candidate& way) { return way.kernel == kTensorCoreProduct; });
+  const bool has_tensor_cores = std::any_of(ways.begin(), ways.end(), [](const Candidate& way) {
+    return facts_of(way.kernel).join_form == JoinForm::kProduct;
+  });
   return has_tensor_cores && row_call(call) != nullptr && has_program(call, ProgramRole::kEpilogue) &&
          graph.program_of(call).stages.size() == 1;
 }

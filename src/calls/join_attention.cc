@@ -92,22 +92,20 @@ Decision set_operands(KernelCall& joined, const KernelCall& product, const Kerne
 void join_attention(JoinSite& site, size_t at) {
   const KernelCall& attention = site.call(at);
   const RowCall* row = own_row(attention);
-  if (row == nullptr || row->row != kAttention) return;
+  if (row == nullptr || facts_of(row->row).join_form != JoinForm::kAttention) return;
   const std::optional<size_t> found = find_projection(site, at);
   if (!found) return;
   const KernelCall& product = site.call(*found);
   const std::vector<size_t> both = {*found, at};
   KernelCall joined;
-  joined.origins = united_origins(product, attention);
   joined.choice.key = product.choice.key;
-  Decision decision = site.needed_by_none_but(product.outputs[0].root, {at});
-  if (decision) decision = set_operands(joined, product, attention, adds_bias(site.program_of(product)));
+  Decision decision = set_operands(joined, product, attention, adds_bias(site.program_of(product)));
   if (decision && attention.choice.source == ChoiceSource::kRecord)
     decision = Decision::no("the record of the attention wants it apart");
   if (!decision) return site.refuse(both, decision.why());
   const Target& target = site.rule().target;
   const double apart = site.microseconds(product) + target.facts().edge_microseconds +
-                       estimate_microseconds(attention, kAttention, target, site.graph().ranges);
+                       estimate_microseconds(attention, row->row, target, site.graph().ranges);
   site.offer({.remove = both,
               .insert = std::move(joined),
               .at = at,

@@ -1,15 +1,16 @@
 // Which regions over rows read rows of a table where a gather would put them first (an embedding before its
 // norm): one call of the kernel tile_gathered takes the place of two.
+#include "calls/call_forms.h"
 #include "calls/join_into_region.h"
-#include "calls/row_names.h"
 
 namespace aicf {
 namespace {
 
 // Of whole rows.
 bool is_row_gather(const KernelCall& call, const CallGraph& /*graph*/) {
-  return is_row(call, kGather) && row_call(call)->params[0] == Dim(0) && call.inputs[0].sizes.size() >= 2 &&
-         !call.inputs[1].sizes.empty() && call.outputs[0].dtype != DType::boolean;
+  return is_form(call, JoinForm::kGather) && row_call(call)->params[0] == Dim(0) &&
+         call.inputs[0].sizes.size() >= 2 && !call.inputs[1].sizes.empty() &&
+         call.outputs[0].dtype != DType::boolean;
 }
 
 Decision reads_rows(const KernelCall& region, const KernelCall& gather, const CallGraph& graph) {

@@ -28,7 +28,7 @@ bool same_row(const Window& a, const Window& b) {
 
 // A region of few bytes before a product, or a step of rope_append before attention over its cache.
 bool is_prologue(const KernelCall& producer, const KernelCall& consumer, const SymbolRanges& ranges) {
-  if (is_row(consumer, kAttention)) return is_row(producer, kRopeAppend);
+  if (is_form(consumer, JoinForm::kAttention)) return is_form(producer, JoinForm::kAppend);
   return is_region(producer) && producer.outputs.size() == 1 &&
          has_program(consumer, ProgramRole::kEpilogue) &&
          producer.outputs[0].dtype == consumer.inputs[0].dtype &&
@@ -38,7 +38,7 @@ bool is_prologue(const KernelCall& producer, const KernelCall& consumer, const S
 Decision takes_region(const KernelCall& region, const KernelCall& product, const CodeContext& context) {
   if (!takes_prologue(call_problem(product, context)))
     return Decision::no("no block of " + to_string(row_call(product)->way) + " can compute its rows");
-  const CudaCode code = call_code(region, context, true);
+  const CudaCode code = call_code(region, context, CodeForm::member);
   if (!joins_bundle(code) || code.launches[0].block > kPrologueThreads ||
       bounds(code.launches[0].grid[0], context.ranges).hi > kMostBlocks)
     return Decision::no("the region wants more than a block of the product has");
@@ -62,8 +62,6 @@ Decision may_take(const JoinSite& site, size_t producer_at, size_t consumer_at) 
                                    [&](const Window& w) { return w.root == root; });
   if (reads != 1 || !same_row(producer.outputs[0], consumer.inputs[0]))
     return Decision::no("the input is not read row by row as it is produced");
-  if (share_root(producer.inputs, consumer.outputs))
-    return Decision::no("the results overwrite what the input comes from");
   if (!site.legality().may_move(producer_at, consumer_at - 1)) return {};  // the site says why
   return is_region(producer) ? takes_region(producer, consumer, site.context())
                              : takes_append(producer, consumer, site.context());
@@ -75,7 +73,6 @@ KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer)
   add_once(producer.inputs, call.inputs);
   call.outputs = consumer.outputs;
   call.outputs.insert(call.outputs.end(), producer.outputs.begin(), producer.outputs.end());
-  call.origins = united_origins(producer, consumer);
   call.reason = "makes its first input itself; " + consumer.reason;
   call.choice = consumer.choice;
   call.what = PrologueFusion{producer, consumer};
@@ -86,7 +83,8 @@ KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer)
 
 void join_inputs(JoinSite& site, size_t at) {
   const KernelCall& consumer = site.call(at);
-  if (consumer.inputs.empty() || !(is_row(consumer, kTensorCoreProduct) || is_row(consumer, kAttention)))
+  if (consumer.inputs.empty() ||
+      !(is_form(consumer, JoinForm::kProduct) || is_form(consumer, JoinForm::kAttention)))
     return;
   const std::optional<size_t> producer = site.legality().sole_writer(consumer.inputs[0].root, at);
   if (!producer || !is_prologue(site.call(*producer), consumer, site.graph().ranges)) return;

@@ -16,7 +16,6 @@ KernelCall region_with(const KernelCall& call, const KernelCall& region, const R
   *at = call.inputs[join.source];
   both.inputs.push_back(call.inputs[join.indices]);
   std::erase(both.elementwise, number);
-  both.origins = united_origins(call, region);
   both.reason = join.reason + ("; " + region.reason);
   return both;
 }
@@ -34,11 +33,7 @@ void join_into_region(JoinSite& site, size_t at, const RegionJoin& join) {
   if (region == readers.end()) return;
   const std::vector<size_t> both = {at, *region};
   const KernelCall& reader = site.call(*region);
-  Decision decision = site.needed_by_none_but(result.root, {*region});
-  if (decision) decision = join.takes(reader, call, site.graph());
-  if (decision && share_root(call.inputs, reader.outputs))
-    decision = Decision::no("the region overwrites what the rows come from");
-  if (!decision) return site.refuse(both, decision.why());
+  if (const Decision d = join.takes(reader, call, site.graph()); !d) return site.refuse(both, d.why());
   site.offer({.remove = both, .insert = region_with(call, reader, join), .at = *region});
 }
 

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "calls/call_windows.h"
+#include "calls/joined_program.h"
 #include "select/cost_model.h"
 
 namespace aicf {
@@ -16,9 +18,34 @@ std::string quoted(const KernelCall& call) { return "'" + origin_text(call) + "'
 
 bool has_source(const KernelCall& call, ChoiceSource source) { return call.choice.source == source; }
 
-std::string value_name(ValueId root, const Graph& graph) {
-  const bool named = root < graph.value_count() && !graph.value(root).name.empty();
-  return named ? "'" + graph.value(root).name + "'" : "%" + std::to_string(root);
+std::string value_name(ValueId root, const CallGraph& calls) {
+  const bool named = !calls.is_extra(root) && !calls.name_of(root).empty();
+  return named ? "'" + calls.name_of(root) + "'" : "%" + std::to_string(root);
+}
+
+// Those that run the program of a proposal: all members of a group.
+std::vector<KernelCall*> calls_with_program(KernelCall& insert) {
+  std::vector<KernelCall*> calls;
+  if (auto* group = std::get_if<GroupedProducts>(&insert.what))
+    for (KernelCall& member : group->members) calls.push_back(&member);
+  else
+    calls.push_back(&insert);
+  return calls;
+}
+
+// Whether these results of a later call may be written while an earlier one still runs: over nothing that it
+// reads but, in the very same window, an operand of its epilogue, which the thread that writes an element has
+// read.
+bool may_overwrite(const KernelCall& earlier, const std::vector<Window>& results) {
+  const RowCall* row = row_call(earlier);
+  const bool ends = row != nullptr && has_program(earlier, ProgramRole::kEpilogue);
+  const size_t operands = ends ? static_cast<size_t>(row->programs[0].first_operand) : earlier.inputs.size();
+  for (size_t i = 0; i < earlier.inputs.size(); ++i) {
+    const Window& read = earlier.inputs[i];
+    const bool in_step = i >= operands && std::find(results.begin(), results.end(), read) != results.end();
+    if (has_root(results, read.root) && !in_step) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -30,8 +57,18 @@ double JoinSite::microseconds(const KernelCall& call) const {
              : choice.candidates[choice.chosen].microseconds;
 }
 
+double JoinSite::apart(const std::vector<size_t>& calls) const {
+  double total = microseconds(call(calls.back()));
+  for (size_t i = 0; i + 1 < calls.size(); ++i)
+    total += rule_.target.facts().edge_microseconds + microseconds(call(calls[i]));
+  return total;
+}
+
 bool JoinSite::offer(Proposal p) {
-  Decision decision = legal(p);
+  complete(p);
+  Decision decision = keeps_values(p);
+  if (decision) decision = legal(p);
+  if (decision && p.program) decision = program_fits(*p.program, *calls_with_program(p.insert)[0]);
   if (decision && p.price) decision = take_best_way(p);
   if (decision) return take(p);
   refuse(p.remove, decision.why(), p.microseconds);
@@ -44,12 +81,18 @@ void JoinSite::refuse(const std::vector<size_t>& calls, const std::string& why, 
 }
 
 Decision JoinSite::needed_by_none_but(ValueId root, const std::vector<size_t>& calls) const {
-  if (legality_.is_kept(root))
-    return Decision::no(value_name(root, graph().graph) + " is kept after the run");
+  if (legality_.is_kept(root)) return Decision::no(value_name(root, graph()) + " is kept after the run");
   for (const size_t reader : legality_.readers(root))
     if (std::find(calls.begin(), calls.end(), reader) == calls.end())
-      return Decision::no(value_name(root, graph().graph) + " is read by " + quoted(call(reader)));
+      return Decision::no(value_name(root, graph()) + " is read by " + quoted(call(reader)));
   return {};
+}
+
+std::vector<bool> JoinSite::kept_results(const std::vector<Window>& results,
+                                         std::initializer_list<size_t> calls) const {
+  std::vector<bool> kept;
+  for (const Window& w : results) kept.push_back(legality_.others_need(w.root, calls));
+  return kept;
 }
 
 void JoinSite::scan(void (*propose)(JoinSite&, size_t at)) {
@@ -58,6 +101,29 @@ void JoinSite::scan(void (*propose)(JoinSite&, size_t at)) {
     if (!is_removed(calls_[at])) propose(*this, at);
   }
   finish();
+}
+
+// The nodes that the calls came from, and the number that the program will have.
+void JoinSite::complete(Proposal& p) const {
+  p.insert.origins.clear();
+  for (const size_t at : p.remove)
+    p.insert.origins.insert(p.insert.origins.end(), call(at).origins.begin(), call(at).origins.end());
+  if (p.program)
+    for (KernelCall* one : calls_with_program(p.insert))
+      row_call(*one)->programs[0].index = static_cast<int>(programs_.size());
+}
+
+// Whether all that others need is stored, and nothing is overwritten before all of it is read.
+Decision JoinSite::keeps_values(const Proposal& p) const {
+  for (const size_t at : p.remove)
+    for (const Window& w : call(at).outputs)
+      if (!has_root(p.insert.outputs, w.root))
+        if (const Decision d = needed_by_none_but(w.root, p.remove); !d) return d;
+  for (const size_t earlier : p.remove)
+    for (const size_t later : p.remove)
+      if (earlier < later && !may_overwrite(call(earlier), call(later).outputs))
+        return Decision::no(quoted(call(later)) + " overwrites what " + quoted(call(earlier)) + " reads");
+  return {};
 }
 
 // Whether all can come to where the one call stands.

@@ -1,13 +1,15 @@
 // Where joins are proposed and taken. A join looks at one call of a graph at a time, with Legality and the
 // cost model at hand, and offers a Proposal: which calls go, which one does what they did, where it stands.
-// The site does what all joins have in common: may the calls come together (legality), in which ways can the
-// kernel run, is the best of them cheaper than the calls apart, or do a record or the caller decide (price),
-// then it changes the calls (take). What is refused leaves calls and programs as they were, and its reason.
+// The site does what all joins have in common: does every value reach those who need it, and may the calls
+// come together (legality); in which ways can the kernel run, is the best of them cheaper than the calls
+// apart, or do a record or the caller decide (price); then it changes the calls (take). What is refused
+// leaves calls and programs as they were, and its reason.
 //
 // Calls are looked at in their order, and what is taken is not given up again: the order of the list decides
 // which of two joins that want one call gets it.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,7 +32,7 @@ struct JoinPrice {
 
 struct Proposal {
   std::vector<size_t> remove;  // the calls whose work one call does, by place
-  KernelCall insert;           // that call; its program is the next one if it brings one
+  KernelCall insert;           // that call; the site gives it its origins, and the number of its program
   size_t at = 0;               // of those removed, the one in whose place it stands,
   bool behind = false;         // or the call behind which it stands
   std::optional<TileProgram> program = {};
@@ -53,9 +55,10 @@ class JoinSite {
   const TileProgram& program_of(const KernelCall& call) const { return rule_.graph.program_of(call); }
   const Legality& legality() const { return legality_; }
   CodeContext context() const { return context_of(rule_.graph, rule_.target); }
-  int next_program() const { return static_cast<int>(programs_.size()); }
   // Of a call that stays as it is: as it was chosen, or by the cost model.
   double microseconds(const KernelCall& call) const;
+  // Of several, one after the other.
+  double apart(const std::vector<size_t>& calls) const;
 
   // Whether it is taken. Places and references to calls do not outlive that.
   bool offer(Proposal proposal);
@@ -63,12 +66,17 @@ class JoinSite {
   void refuse(const std::vector<size_t>& calls, const std::string& why, double microseconds = 0) const;
   // No if the caller or the graph keeps a value or another call than these reads it.
   Decision needed_by_none_but(ValueId root, const std::vector<size_t>& calls) const;
+  // Which results of a call have to be stored if these calls become one.
+  std::vector<bool> kept_results(const std::vector<Window>& results,
+                                 std::initializer_list<size_t> calls) const;
 
   // Every call once, those that a join moves before others' places included.
   void scan(void (*propose)(JoinSite&, size_t at));
   void finish() { legality_.finish(); }
 
  private:
+  void complete(Proposal& p) const;
+  Decision keeps_values(const Proposal& p) const;
   Decision legal(const Proposal& p) const;
   Decision take_best_way(Proposal& p) const;
   void make_room(Proposal& p);

@@ -59,9 +59,10 @@ KernelCall with_sums(KernelCall group, size_t member, const KernelCall& sums) {
   Window own = sums.outputs[0];
   own.sizes.resize(1);
   own.strides.resize(1);
-  std::get<GroupedProducts>(group.what).members[member].outputs.push_back(own);
+  KernelCall& product = std::get<GroupedProducts>(group.what).members[member];
+  product.outputs.push_back(own);
+  product.origins.insert(product.origins.end(), sums.origins.begin(), sums.origins.end());
   group.outputs.push_back(own);
-  group.origins = united_origins(group, sums);
   group.reason += ", with the sums of " + origin_text(sums);
   return group;
 }
@@ -123,11 +124,6 @@ Decision takes_along(const KernelCall& product, const KernelCall& sums, const Ti
   if (std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0])) ==
       product.outputs.end())
     return Decision::no("the sums are of no whole result");
-  if (has_root(product.inputs, sums.outputs[0].root))
-    return Decision::no("the product reads what they replace");
-  if (product.inputs.size() + product.outputs.size() >= static_cast<size_t>(kMaxTileOperands) ||
-      program.registers.size() >= kMaxTileRegisters)
-    return Decision::no("the product's program has too many operands or registers");
   return {};
 }
 
@@ -144,11 +140,9 @@ void join_product(JoinSite& site, size_t sums_at) {
       site.program_of(product), static_cast<size_t>(from - product.outputs.begin()), sums.outputs[0].dtype);
   KernelCall joined = product;
   joined.outputs.push_back(turned(sums.outputs[0]));
-  joined.origins = united_origins(product, sums);
   joined.reason += ", with the sums of its columns";
-  row_call(joined)->programs[0].index = site.next_program();
   const CudaProblem problem = call_problem(joined, site.context(), &program);
-  if (!has_way(cuda_variants(*find_cuda_kernel(kTensorCoreProduct), problem), row_call(joined)->way))
+  if (!has_way(cuda_variants(*find_cuda_kernel(row_call(joined)->row), problem), row_call(joined)->way))
     return site.refuse(both, "its way, " + to_string(row_call(joined)->way) + ", adds up no columns");
   site.offer({.remove = both, .insert = std::move(joined), .at = *at, .program = std::move(program)});
 }

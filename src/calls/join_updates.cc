@@ -57,8 +57,6 @@ class UpdateJoin {
   }
 
  private:
-  const Graph& graph() const { return site_.graph().graph; }
-
   // The members of a group, or a product by itself.
   void find_products() {
     if (const auto* group = std::get_if<GroupedProducts>(&product_.what))
@@ -82,15 +80,11 @@ class UpdateJoin {
   bool find_updates() {
     for (const KernelCall& product : products_) {
       const Window& result = product.outputs[0];
-      if (result.root >= graph().value_count()) return false;
+      if (site_.graph().is_extra(result.root)) return false;
       const std::vector<size_t>& readers = site_.legality().readers(result.root);
       const auto update = std::find_if(readers.begin(), readers.end(),
                                        [&](size_t reader) { return is_update(site_.call(reader), result); });
       if (update == readers.end()) return false;
-      if (const Decision d = site_.needed_by_none_but(result.root, {*update}); !d) {
-        site_.refuse({at_, *update}, d.why());
-        return false;
-      }
       updates_.push_back(*update);
     }
     return true;
@@ -105,7 +99,7 @@ class UpdateJoin {
              std::find(call.outputs.begin(), call.outputs.end(), w) != call.outputs.end();
     };
     const auto is_variable = [&](const Window& w) {
-      return w.root < graph().value_count() && graph().value(w.root).role != Role::kTemp;
+      return !site_.graph().is_extra(w.root) && !site_.graph().is_temp(w.root);
     };
     return std::all_of(call.inputs.begin(), call.inputs.end(),
                        [&](const Window& w) { return has_its_sizes(w) && is_in_step(w); }) &&
@@ -115,22 +109,22 @@ class UpdateJoin {
 
   // The call that does all, and its program.
   Decision combine(Proposal& p) const {
-    const TileProgram &product = site_.program_of(products_[0]), &update = site_.program_of(*first_);
-    const size_t operands = product.inputs.size() + update.inputs.size() + update.outputs.size();
-    if (const Decision d = can_join(product, 0, update, operands); !d) return d;
-    p.program = joined_program(product, 0, {false}, update, middle_);
-    KernelCall& joined = p.insert;
-    std::vector<KernelCall>& members = joined.what.emplace<GroupedProducts>().members;
+    if (const Decision d = hands_on_half(site_.program_of(products_[0]), 0); !d) return d;
+    std::vector<KernelCall>& members = p.insert.what.emplace<GroupedProducts>().members;
     for (size_t i = 0; i < products_.size(); ++i) {
       const KernelCall& own = site_.call(updates_[i]);
       if (!is_like_first(own) || !(own.inputs[middle_] == products_[i].outputs[0]))
         return Decision::no("the updates of its members differ");
-      if (share_root(products_[i].inputs, own.outputs))
-        return Decision::no("the update overwrites a matrix of the product");
-      members.push_back(joined_member(products_[i], own));
-      add_member(members.back(), joined);
+      const BoundProgram both = joined(bound_program(products_[i], site_.graph()), 0, {false},
+                                       bound_program(own, site_.graph()), middle_);
+      KernelCall& member = members.emplace_back(products_[i]);
+      member.inputs.insert(member.inputs.end(), both.inputs.begin(), both.inputs.end());
+      member.outputs = both.outputs;
+      member.origins.insert(member.origins.end(), own.origins.begin(), own.origins.end());
+      add_member(member, p.insert);
+      p.program = both.program;
     }
-    if (!arguments_fit(joined, members.size())) return Decision::no("the kernel takes no more arguments");
+    if (!arguments_fit(p.insert, members.size())) return Decision::no("the kernel takes no more arguments");
     if (!updates_are_apart(members)) return Decision::no("a member would read what another one updates");
     return {};
   }
@@ -138,17 +132,6 @@ class UpdateJoin {
   bool is_like_first(const KernelCall& update) const {
     return site_.program_of(update) == site_.program_of(*first_) &&
            same_form(update.inputs, first_->inputs) && same_form(update.outputs, first_->outputs);
-  }
-
-  // A product that also does its update.
-  KernelCall joined_member(const KernelCall& product, const KernelCall& update) const {
-    KernelCall member = product;
-    for (size_t i = 0; i < update.inputs.size(); ++i)
-      if (i != middle_) member.inputs.push_back(update.inputs[i]);
-    member.outputs = update.outputs;
-    row_call(member)->programs[0].index = site_.next_program();
-    member.origins = united_origins(product, update);
-    return member;
   }
 
   // The way, if it hides the updates behind the products.

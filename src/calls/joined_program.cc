@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "calls/call_windows.h"
 
 namespace aicf {
 namespace {
@@ -91,16 +92,46 @@ class Joiner {
 
 }  // namespace
 
-Decision can_join(const TileProgram& first, size_t from, const TileProgram& second, size_t operands) {
-  if (first.outputs[from] != DType::f16 && first.outputs[from] != DType::bf16)
+Decision hands_on_half(const TileProgram& program, size_t from) {
+  if (program.outputs[from] != DType::f16 && program.outputs[from] != DType::bf16)
     return Decision::no("the result between them is no half");
-  if (first.stages.size() != 1) return Decision::no("the product's program is of several stages");
-  if (first.registers.size() + second.registers.size() >= kMaxTileRegisters ||
-      first.scalars.size() + second.scalars.size() > kMaxTileRegisters)
-    return Decision::no("both programs need too many registers");
-  if (operands > static_cast<size_t>(kMaxTileOperands))
-    return Decision::no("both programs have too many operands");
-  return {};
+  return program.stages.size() == 1 ? Decision() : Decision::no("the product's program is of several stages");
+}
+
+Decision program_fits(const TileProgram& program, const KernelCall& call) {
+  const size_t operands = call.inputs.size() + call.outputs.size();
+  return operands <= size_t{kMaxTileOperands} && program.registers.size() <= size_t{kMaxTileRegisters} &&
+                 program.scalars.size() <= size_t{kMaxTileRegisters}
+             ? Decision()
+             : Decision::no("one program would have too many operands or registers");
+}
+
+BoundProgram bound_program(const KernelCall& call, const CallGraph& graph) {
+  const auto first = own_row(call)->programs[0].first_operand;
+  return {graph.program_of(call), {call.inputs.begin() + first, call.inputs.end()}, call.outputs};
+}
+
+std::optional<BoundProgram> over_rows(BoundProgram region, size_t rank) {
+  for (auto* list : {&region.inputs, &region.outputs})
+    for (Window& w : *list) {
+      const std::optional<Window> merged = over_rows(w, rank);
+      if (!merged) return std::nullopt;
+      w = *merged;
+    }
+  return region;
+}
+
+BoundProgram joined(const BoundProgram& first, size_t from, const std::vector<bool>& kept,
+                    const BoundProgram& second, size_t middle) {
+  const size_t sums = second.program.inputs.size() - second.inputs.size();
+  BoundProgram both{
+      joined_program(first.program, from, kept, second.program, sums + middle), first.inputs, {}};
+  for (size_t i = 0; i < second.inputs.size(); ++i)
+    if (i != middle) both.inputs.push_back(second.inputs[i]);
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (kept[i]) both.outputs.push_back(first.outputs[i]);
+  both.outputs.insert(both.outputs.end(), second.outputs.begin(), second.outputs.end());
+  return both;
 }
 
 bool has_elements_alone(const TileProgram& program) {

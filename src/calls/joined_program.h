@@ -1,10 +1,13 @@
-// The program of a product that does in its epilogue what a region does with its results.
+// The program of a product that does in its epilogue what a region does with its results, and the windows
+// that it then reads and writes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "calls/decision.h"
 #include "kernels/tile_program.h"
+#include "select/call_program.h"
 
 namespace aicf {
 
@@ -13,9 +16,23 @@ namespace aicf {
 TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
                            const TileProgram& second, size_t middle);
 
-// Whether the programs of a product and of what reads its result `from`, a half, fit into one with so many
-// operands.
-Decision can_join(const TileProgram& first, size_t from, const TileProgram& second, size_t operands);
+// Whether a program of one stage can hand its result `from` on, as a half.
+Decision hands_on_half(const TileProgram& program, size_t from);
+// Whether the program has as few registers, and the call that runs it as few operands, as kernels take.
+Decision program_fits(const TileProgram& program, const KernelCall& call);
+
+// A program with the windows of a call that it reads and writes; the sums of a product, its first inputs,
+// have none.
+struct BoundProgram {
+  TileProgram program;
+  std::vector<Window> inputs, outputs;
+};
+BoundProgram bound_program(const KernelCall& call, const CallGraph& graph);
+// With windows over the axes of a product, of which all but the last may be one; none if one is not.
+std::optional<BoundProgram> over_rows(BoundProgram region, size_t rank);
+// As joined_program; `middle` counts the windows that `second` reads.
+BoundProgram joined(const BoundProgram& first, size_t from, const std::vector<bool>& kept,
+                    const BoundProgram& second, size_t middle);
 
 // Whether an element depends on nothing but the operands' elements, as epilogues see them.
 bool has_elements_alone(const TileProgram& program);

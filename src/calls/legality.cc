@@ -55,7 +55,7 @@ bool share_bytes(const std::vector<Window>& a, const std::vector<Window>& b) {
 Legality::Legality(CallGraph& calls)
     : calls_(calls), kept_(static_cast<size_t>(calls.graph.value_count()) + calls.extra.size()) {
   for (ValueId root = 0; root < calls.graph.value_count(); ++root)
-    kept_[static_cast<size_t>(root)] = calls.graph.value(root).role != Role::kTemp;
+    kept_[static_cast<size_t>(root)] = !calls.is_temp(root);
   for (const ValueId root : calls.output_roots) kept_[static_cast<size_t>(root)] = true;
   rebuild();
 }

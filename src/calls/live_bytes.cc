@@ -3,20 +3,6 @@
 #include <algorithm>
 
 namespace aicf {
-namespace {
-
-// Of a value that needs memory of its own between its first and its last call; null: it is a leaf.
-const TensorType* temp_type(ValueId root, const CallGraph& calls) {
-  const Graph& graph = calls.graph;
-  if (root < graph.value_count()) {
-    const Value& value = graph.value(root);
-    return value.role == Role::kTemp ? &value.type : nullptr;
-  }
-  const ExtraValue& extra = calls.extra[static_cast<size_t>(root - graph.value_count())];
-  return extra.kind == ExtraValue::Kind::kTemp ? &extra.type : nullptr;
-}
-
-}  // namespace
 
 LiveBytes::LiveBytes(const CallGraph& calls, const Legality& legality)
     : calls_(calls),
@@ -29,8 +15,9 @@ LiveBytes::LiveBytes(const CallGraph& calls, const Legality& legality)
   for (const ValueId root : calls.output_roots) leaves_[static_cast<size_t>(root)] = true;
   for (size_t i = 0; i < lives_.size(); ++i) {
     const auto root = static_cast<ValueId>(i);
-    if (const TensorType* type = temp_type(root, calls))
-      bytes_[i] = bounds(element_count(type->shape), calls.ranges).hi * dtype_bytes(type->dtype);
+    const TensorType& type = calls.type_of(root);
+    if (calls.is_temp(root))
+      bytes_[i] = bounds(element_count(type.shape), calls.ranges).hi * dtype_bytes(type.dtype);
     set_life(root);
   }
 }

@@ -116,7 +116,7 @@ class GraphPanels {
       std::vector<std::string> matrices;
       for (size_t i = 0; i < call.inputs.size(); ++i) {
         const Window& w = call.inputs[i];
-        const std::string name = name_of(w.root);
+        const std::string name = all_.name_of(w.root);
         if (!able || !is_matrix(call, i)) {
           readers.otherwise.emplace(name, "'" + origin_text(call) + "'");
           continue;
@@ -129,14 +129,14 @@ class GraphPanels {
     }
     for (const KernelCall& call : all_.init_calls)
       for (const Window& w : call.inputs)
-        readers.otherwise.emplace(name_of(w.root), "'" + origin_text(call) + "'");
-    for (const ValueId root : all_.output_roots) readers.otherwise.emplace(name_of(root), "the caller");
+        readers.otherwise.emplace(all_.name_of(w.root), "'" + origin_text(call) + "'");
+    for (const ValueId root : all_.output_roots) readers.otherwise.emplace(all_.name_of(root), "the caller");
   }
 
   void store(const std::set<std::string>& names, const Readers& readers) {
     for (KernelCall& call : calls_)
       for (size_t i = 1; is_matrix(call, i); ++i) {
-        const std::string name = name_of(call.inputs[i].root);
+        const std::string name = all_.name_of(call.inputs[i].root);
         if (!names.contains(name)) {
           if (readers.wanted.contains(name))
             site_.report({origin_text(call)}, false, "not in panels: " + readers.why_not(name));
@@ -155,13 +155,6 @@ class GraphPanels {
     const int matrices = row == nullptr ? 0 : facts_of(row->row).panel_matrices;
     return input > 0 && input < call.inputs.size() && input <= static_cast<size_t>(matrices);
   }
-  bool is_extra(ValueId root) const { return root >= all_.graph.value_count(); }
-  ExtraValue& extra(ValueId root) const {
-    return all_.extra[static_cast<size_t>(root - all_.graph.value_count())];
-  }
-  std::string name_of(ValueId root) const {
-    return is_extra(root) ? extra(root).name : all_.graph.value(root).name;
-  }
 
   // A product that can read panels as it is: in the same tiles, which only the copy engine loads.
   bool takes_panels(const KernelCall& call) const {
@@ -178,10 +171,7 @@ class GraphPanels {
     return has_way(cuda_variants(*find_cuda_kernel(row->row), problem), row->way);
   }
 
-  int64_t elements_of(ValueId root) const {
-    const Shape& shape = is_extra(root) ? extra(root).type.shape : all_.graph.shape(root);
-    return *element_count(shape).constant();
-  }
+  int64_t elements_of(ValueId root) const { return *element_count(all_.type_of(root).shape).constant(); }
 
   bool has_few_rows(const KernelCall& call) const {
     return bounds(call.outputs[0].sizes[0], all_.ranges).hi <= kMostRows;
@@ -190,9 +180,9 @@ class GraphPanels {
   // Whether init can lay out this matrix of a weight in panels.
   bool can_store(const Window& y) const {
     if (y.sizes.size() != 2 || !is_known(y) || !divide_exactly(y.sizes[0], Dim(kPanelDepth)) ||
-        !all_.constant[static_cast<size_t>(y.root)] || name_of(y.root).empty())
+        !all_.constant[static_cast<size_t>(y.root)] || all_.name_of(y.root).empty())
       return false;
-    return !is_extra(y.root) || parts_of(y).has_value();
+    return !all_.is_extra(y.root) || parts_of(y).has_value();
   }
 
   // What init copies together, if it is the whole of this matrix and its parts are columns.
@@ -202,7 +192,7 @@ class GraphPanels {
   };
   std::optional<std::vector<Part>> parts_of(const Window& y) const {
     std::vector<Part> parts;
-    if (!(y.offset == Dim(0)) || !(element_count(y.sizes) == element_count(extra(y.root).type.shape)))
+    if (!(y.offset == Dim(0)) || !(element_count(y.sizes) == element_count(all_.type_of(y.root).shape)))
       return std::nullopt;
     const auto writers = writers_.find(y.root);
     if (writers == writers_.end()) return parts;
@@ -248,18 +238,16 @@ class GraphPanels {
     for (const auto& [matrix, stored] : known)
       if (matrix == y) return stored;
     Window panels = panels_of(y, y.root);
-    if (is_extra(y.root)) {
+    if (all_.is_extra(y.root)) {
       const std::vector<Part> parts = *parts_of(y);
       for (const Part& part : parts) {
         KernelCall& call = all_.init_calls[part.call];
         call = copy_call(part.from, part.to, call.origins);
       }
-      extra(y.root).type = {y.dtype, panels.sizes};
+      all_.extra[static_cast<size_t>(y.root - all_.graph.value_count())].type = {y.dtype, panels.sizes};
     } else {
-      panels.root = static_cast<ValueId>(all_.graph.value_count() + static_cast<int>(all_.extra.size()));
-      all_.extra.push_back(
-          {ExtraValue::Kind::kPacked, {y.dtype, panels.sizes}, "panels of " + name_of(y.root)});
-      all_.constant.push_back(true);
+      panels.root = all_.add_extra(
+          {ExtraValue::Kind::kPacked, {y.dtype, panels.sizes}, "panels of " + all_.name_of(y.root)});
       all_.init_calls.push_back(copy_call(by_panels(y), panels, origins));
     }
     known.emplace_back(y, panels);

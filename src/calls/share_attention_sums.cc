@@ -22,11 +22,8 @@ bool is_forward(const KernelCall& call, const KernelCall& backward) {
 }
 
 Window add_sums(CallGraph& graph, const Shape& q) {
-  const auto root = static_cast<ValueId>(graph.graph.value_count() + static_cast<int>(graph.extra.size()));
   const TensorType type{DType::f32, {q[0], q[1], q[2]}};
-  graph.extra.push_back({ExtraValue::Kind::kTemp, type, "attention sums"});
-  graph.constant.push_back(false);
-  return row_major_window(root, type);
+  return row_major_window(graph.add_extra({ExtraValue::Kind::kTemp, type, "attention sums"}), type);
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ class Sharer {
   void share(size_t index, size_t output) {
     const KernelCall& call = calls_.calls[index];
     const Window& result = call.outputs[output];
-    if (type_of(result.root) == nullptr || uses_.at(result.root).first != index ||
+    if (!calls_.is_temp(result.root) || uses_.at(result.root).first != index ||
         bytes_of(result.root) < kLeastBytes)
       return;
     for (int32_t number : call.elementwise)
@@ -47,8 +47,8 @@ class Sharer {
     const Window& result = call.outputs[output];
     Window from = call.inputs[input];
     const ValueId root = std::exchange(from.root, result.root);
-    if (type_of(root) == nullptr || is_output(root) || !(from == result) || uses_.at(root).second != index ||
-        !(bytes(root) == bytes(result.root)))
+    if (!calls_.is_temp(root) || calls_.is_output(root) || !(from == result) ||
+        uses_.at(root).second != index || !(bytes(root) == bytes(result.root)))
       return false;
     const auto other = [&](const std::vector<Window>& list, size_t own) {
       for (size_t i = 0; i < list.size(); ++i)
@@ -70,21 +70,8 @@ class Sharer {
     uses_.erase(from);
   }
 
-  // Of a root that is nobody else's memory, else null.
-  const TensorType* type_of(ValueId root) const {
-    if (root >= calls_.graph.value_count()) {
-      const ExtraValue& extra = calls_.extra[static_cast<size_t>(root - calls_.graph.value_count())];
-      return extra.kind == ExtraValue::Kind::kTemp ? &extra.type : nullptr;
-    }
-    const Value& value = calls_.graph.value(root);
-    return value.role == Role::kTemp ? &value.type : nullptr;
-  }
-  bool is_output(ValueId root) const {
-    const auto& roots = calls_.output_roots;
-    return std::find(roots.begin(), roots.end(), root) != roots.end();
-  }
   Dim bytes(ValueId root) const {
-    const TensorType& type = *type_of(root);
+    const TensorType& type = calls_.type_of(root);
     return element_count(type.shape) * Dim(dtype_bytes(type.dtype));
   }
   int64_t bytes_of(ValueId root) const { return bounds(bytes(root), calls_.ranges).hi; }

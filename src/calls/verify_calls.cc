@@ -51,12 +51,6 @@ class CallVerifier {
                               what + value);
   }
 
-  bool is_extra(ValueId root) const { return root >= graph_.value_count(); }
-  const TensorType& type_of(ValueId root) const {
-    return is_extra(root) ? calls_.extra[static_cast<size_t>(root - graph_.value_count())].type
-                          : graph_.type(root);
-  }
-
   void check_lists() const {
     const auto values = static_cast<size_t>(graph_.value_count());
     require(calls_.placement.size() == values, "not every value has a place");
@@ -68,8 +62,8 @@ class CallVerifier {
 
   // Of leaves: the caller's, a variable's or a constant's memory. A value without elements is no memory.
   bool is_there_before(ValueId root) const {
-    if (!is_extra(root) && graph_.value(root).role != Role::kTemp) return true;
-    const Shape& shape = type_of(root).shape;
+    if (!calls_.is_extra(root) && graph_.value(root).role != Role::kTemp) return true;
+    const Shape& shape = calls_.type_of(root).shape;
     return std::any_of(shape.begin(), shape.end(), [](const Dim& size) { return size == Dim(0); });
   }
 
@@ -162,7 +156,7 @@ class CallVerifier {
 
   bool inside(const Window& w, const SymbolValues& sizes) const {
     const auto offset = value_of(w.offset, sizes);
-    const auto elements = count_of(type_of(w.root).shape, sizes);
+    const auto elements = count_of(calls_.type_of(w.root).shape, sizes);
     if (!offset || !elements) return true;
     int64_t first = *offset, last = *offset;
     for (size_t i = 0; i < w.sizes.size(); ++i) {
@@ -170,7 +164,7 @@ class CallVerifier {
       if (!size || !stride || *size == 0) return true;
       (*stride < 0 ? first : last) += (*size - 1) * *stride;
     }
-    const int64_t bytes = *elements * dtype_bytes(type_of(w.root).dtype);
+    const int64_t bytes = *elements * dtype_bytes(calls_.type_of(w.root).dtype);
     return first >= 0 && (last + 1) * dtype_bytes(w.dtype) <= bytes;
   }
 

@@ -63,6 +63,18 @@ std::string told(const CallProgram& program) {
   }
 }
 
+// What verification says of calls that were changed; "": they still hold.
+template <class... Changed>
+struct Case {
+  const char* told;
+  std::function<void(Changed&...)> change;
+
+  void expect(const std::string& text) const {
+    EXPECT_EQ(text.empty(), *told == '\0') << told << ", but: " << text;
+    EXPECT_NE(text.find(told), std::string::npos) << told << ", but: " << text;
+  }
+};
+
 TEST(VerifyCalls, ThoseOfSelectionAndOfAllPassesHold) {
   CallProgram program = selected();
   EXPECT_EQ(told(program), "");
@@ -75,11 +87,7 @@ TEST(VerifyCalls, ThoseOfSelectionAndOfAllPassesHold) {
 }
 
 TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
-  struct Case {
-    const char* told;
-    std::function<void(CallGraph&)> change;
-  };
-  const std::vector<Case> cases = {
+  const std::vector<Case<CallGraph>> cases = {
       {"it reads what nothing has written",
        [](CallGraph& calls) { std::swap(calls.calls[0], calls.calls[1]); }},
       {"it reads what nothing has written", [](CallGraph& calls) { calls.calls.erase(calls.calls.begin()); }},
@@ -199,10 +207,10 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
          calls.calls[0].what = GroupedProducts{{calls.calls[0]}};
        }},
   };
-  for (const Case& c : cases) {
+  for (const auto& c : cases) {
     CallProgram program = selected();
     c.change(program.graphs[0]);
-    EXPECT_NE(told(program).find(c.told), std::string::npos) << c.told << ", but: " << told(program);
+    c.expect(told(program));
   }
 }
 
@@ -221,11 +229,7 @@ KernelCall bundle_of(const KernelCall& first, const KernelCall& second) {
 std::vector<BundleMember>& members_in(KernelCall& bundle) { return std::get<Bundle>(bundle.what).members; }
 
 TEST(VerifyCalls, MembersCoverOperandsInTheOrderOfTheirStages) {
-  struct Case {
-    const char* told;
-    std::function<void(KernelCall&)> change;
-  };
-  const std::vector<Case> cases = {
+  const std::vector<Case<KernelCall>> cases = {
       {"", [](KernelCall&) {}},
       {"it reads what nothing has written", [](KernelCall& bundle) { members_in(bundle)[1].stage = 0; }},
       {"stages of members do not ascend", [](KernelCall& bundle) { members_in(bundle)[1].stage = 2; }},
@@ -240,34 +244,26 @@ TEST(VerifyCalls, MembersCoverOperandsInTheOrderOfTheirStages) {
       {"there is no such program",
        [](KernelCall& bundle) { row_call(members_in(bundle)[1].call)->programs[0].index = 1000; }},
   };
-  for (const Case& c : cases) {
+  for (const auto& c : cases) {
     CallProgram program = selected();
     std::vector<KernelCall>& calls = program.graphs[0].calls;
     KernelCall bundle = bundle_of(calls[0], calls[1]);
     c.change(bundle);
     calls.erase(calls.begin());
     calls[0] = std::move(bundle);
-    const std::string text = told(program);
-    if (*c.told == '\0')
-      EXPECT_EQ(text, "");
-    else
-      EXPECT_NE(text.find(c.told), std::string::npos) << c.told << ", but: " << text;
+    c.expect(told(program));
   }
 }
 
 TEST(VerifyCalls, MembersOfAGroupRunOneRowInOneWay) {
-  struct Case {
-    const char* told;
-    std::function<void(KernelCall&)> change;
-  };
-  const std::vector<Case> cases = {
+  const std::vector<Case<KernelCall>> cases = {
       {"", [](KernelCall&) {}},
       {"its members run in several ways",
        [](KernelCall& last) { row_call(last)->way = MatmulWay{.unit = MatmulUnit::mma}; }},
       {"its members run in several ways", [](KernelCall& last) { row_call(last)->row = "matmul_simt"; }},
       {"its members run in several ways", [](KernelCall& last) { last.what = CustomRun{.op = "f"}; }},
   };
-  for (const Case& c : cases) {
+  for (const auto& c : cases) {
     CallProgram program = selected();
     KernelCall& call = program.graphs[0].calls[0];
     KernelCall last = call;
@@ -279,19 +275,12 @@ TEST(VerifyCalls, MembersOfAGroupRunOneRowInOneWay) {
     } catch (const InternalError& error) {
       text = error.message + " " + error.actual;
     }
-    if (*c.told == '\0')
-      EXPECT_EQ(text, "");
-    else
-      EXPECT_NE(text.find(c.told), std::string::npos) << c.told << ", but: " << text;
+    c.expect(text);
   }
 }
 
 TEST(VerifyCalls, TheTakerOfAnInputReadsWhatItsMakerWrites) {
-  struct Case {
-    const char* told;
-    std::function<void(KernelCall& producer, KernelCall& consumer)> change;
-  };
-  const std::vector<Case> cases = {
+  const std::vector<Case<KernelCall, KernelCall>> cases = {
       {"", [](KernelCall&, KernelCall&) {}},
       {"its consumer does not read what its producer writes",
        [](KernelCall& producer, KernelCall& consumer) { std::swap(producer, consumer); }},
@@ -302,18 +291,14 @@ TEST(VerifyCalls, TheTakerOfAnInputReadsWhatItsMakerWrites) {
       {"a part of it is no row",
        [](KernelCall&, KernelCall& consumer) { consumer.what = CustomRun{.op = "f"}; }},
   };
-  for (const Case& c : cases) {
+  for (const auto& c : cases) {
     CallProgram program = selected();
     std::vector<KernelCall>& calls = program.graphs[0].calls;
     KernelCall producer = calls[0], consumer = calls[1];
     c.change(producer, consumer);
     calls.erase(calls.begin());
     calls[0] = call_of(PrologueFusion{producer, consumer});
-    const std::string text = told(program);
-    if (*c.told == '\0')
-      EXPECT_EQ(text, "");
-    else
-      EXPECT_NE(text.find(c.told), std::string::npos) << c.told << ", but: " << text;
+    c.expect(told(program));
   }
 }
 

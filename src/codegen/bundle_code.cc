@@ -72,8 +72,8 @@ class BundleWriter {
   std::vector<CudaCode> member_codes() {
     std::vector<CudaCode> codes, any_sizes;
     for (const auto& [member, stage] : members_) {
-      codes.push_back(call_code(member, context_, true));
-      any_sizes.push_back(call_code(member, context_, true, true));
+      codes.push_back(call_code(member, context_, CodeForm::member));
+      any_sizes.push_back(call_code(member, context_, CodeForm::member_any_sizes));
       AICF_CHECK(joins_bundle(codes.back()), "a member of a bundle cannot be one: " + origin_text(member));
     }
     std::map<std::string, std::set<std::string>> texts;  // by that for any sizes

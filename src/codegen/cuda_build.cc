@@ -49,7 +49,7 @@ CudaCode code_of(const KernelCall& call, const CodeContext& context) {
   if (std::holds_alternative<Bundle>(call.what)) return bundle_code(call, context);
   if (std::holds_alternative<GroupedProducts>(call.what)) return product_group_code(call, context);
   if (std::holds_alternative<PrologueFusion>(call.what)) return prologue_code(call, context);
-  return call_code(call, context, false);
+  return call_code(call, context, CodeForm::kernel);
 }
 
 }  // namespace

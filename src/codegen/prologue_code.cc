@@ -18,7 +18,7 @@ CudaCode prologue_code(const KernelCall& call, const CodeContext& context) {
   prologue.outputs = operand_numbers(producer.outputs, call.outputs);
   if (has_program(producer, ProgramRole::kRegion)) {
     UnitWriter unit;
-    prologue.code = call_code(producer, context, true);
+    prologue.code = call_code(producer, context, CodeForm::member);
     unit.add(prologue.code.source, kNamespace);
     prologue.text = unit.text();
     prologue.function = std::string(kNamespace) + "::" + prologue.code.launches[0].function;

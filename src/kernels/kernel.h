@@ -54,6 +54,16 @@ enum class Units : uint8_t { kScalar, kMatrix, kMatrixTf32 };
 // The logarithms of the sums of attention's rows: a second result, or a last operand.
 enum class RowSums : uint8_t { kNone, kLeft, kTaken };
 
+// What rules over calls take a row's calls for: a rule asks this fact, never a row's name.
+enum class JoinForm : uint8_t {
+  kNone,
+  kProduct,    // on matrix units, x and y, with any epilogue; may make its x itself (prologue.h)
+  kAttention,  // over q, k, v; may make its q itself
+  kAppend,     // of a step to two caches, with its q rotated
+  kGather,     // of rows along an axis
+  kScatter,    // of rows
+};
+
 template <class... Numbers>
 constexpr uint32_t operand_bits(Numbers... numbers) {
   return ((uint32_t{1} << numbers) | ...);
@@ -64,6 +74,7 @@ struct KernelFacts {
   WorkForm work = WorkForm::kOperands;
   Units units = Units::kScalar;
   RowSums row_sums = RowSums::kNone;
+  JoinForm join_form = JoinForm::kNone;
   bool is_join = false;      // no op is of its family: rules over calls make its calls
   int panel_matrices = 0;    // so many operands behind the first may lie in panels (kPanelDepth)
   uint32_t overwritten = 0;  // operand_bits of inputs that the result may be written over, as one window: it

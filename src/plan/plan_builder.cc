@@ -75,8 +75,8 @@ Buffer PlanBuilder::variable_or_constant(const Value& value) {
 int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
   if (auto at = state.buffers.find(root); at != state.buffers.end()) return at->second;
   Buffer buffer;
-  if (root >= state.calls.graph.value_count()) {
-    const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.calls.graph.value_count())];
+  if (state.calls.is_extra(root)) {
+    const ExtraValue& extra = state.calls.extra_of(root);
     buffer.name = extra.name;
     buffer.bytes = byte_count(extra.type);
     if (extra.kind == ExtraValue::Kind::kPacked) {
@@ -108,8 +108,7 @@ int32_t PlanBuilder::buffer_of(EntryState& state, ValueId root) {
 
 // An output that begins to live where an input of the same window ends takes its memory.
 void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& output) {
-  const bool is_temp = output.root < state.calls.graph.value_count() &&
-                       state.calls.graph.value(output.root).role == Role::kTemp &&
+  const bool is_temp = !state.calls.is_extra(output.root) && state.calls.is_temp(output.root) &&
                        !state.buffers.contains(output.root);
   if (!is_temp || state.outputs.contains(output.root)) return;
   const KernelCall& call = state.calls.calls[index];
@@ -164,7 +163,7 @@ std::string PlanBuilder::packed_key(const EntryState& state, ValueId root) {
 // A buffer of init for a value that is packed for the first time, at the end of the packed area.
 int32_t PlanBuilder::packed_buffer(const EntryState& state, ValueId root) {
   Buffer buffer;
-  const ExtraValue& extra = state.calls.extra[static_cast<size_t>(root - state.calls.graph.value_count())];
+  const ExtraValue& extra = state.calls.extra_of(root);
   buffer.kind = BufferKind::kPacked;
   buffer.name = extra.name;
   buffer.bytes = byte_count(extra.type);

@@ -1,6 +1,7 @@
 #include "select/call_program.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/text.h"
 
@@ -8,10 +9,7 @@ namespace aicf {
 namespace {
 
 std::string root_text(ValueId root, const CallGraph& calls) {
-  const int values = calls.graph.value_count();
-  const std::string name = root < 0        ? ""
-                           : root < values ? calls.graph.value(root).name
-                                           : calls.extra[static_cast<size_t>(root - values)].name;
+  const std::string name = root < 0 ? "" : calls.name_of(root);
   return "%" + std::to_string(root) + (name.empty() ? "" : " " + name);
 }
 
@@ -90,6 +88,13 @@ std::string call_text(const KernelCall& call, const CallGraph& calls, const std:
 
 }  // namespace
 
+ValueId CallGraph::add_extra(ExtraValue value) {
+  const auto root = static_cast<ValueId>(graph.value_count() + static_cast<int>(extra.size()));
+  constant.push_back(value.kind == ExtraValue::Kind::kPacked);
+  extra.push_back(std::move(value));
+  return root;
+}
+
 bool CallGraph::operator==(const CallGraph& other) const {
   const auto same_region = [](const Region& a, const Region& b) {
     return a.full_shape == b.full_shape && print(a.body) == print(b.body);
@@ -108,12 +113,9 @@ bool CallProgram::operator==(const CallProgram& other) const {
 }
 
 std::string to_string(const CallGraph& calls) {
-  const Graph& graph = calls.graph;
   const auto describe = [&](const Window& w) {
-    std::string name = w.root < graph.value_count() && !graph.value(w.root).name.empty()
-                           ? graph.value(w.root).name
-                           : "%" + std::to_string(w.root);
-    return name + to_string(w.sizes);
+    const bool named = !calls.is_extra(w.root) && !calls.name_of(w.root).empty();
+    return (named ? calls.name_of(w.root) : "%" + std::to_string(w.root)) + to_string(w.sizes);
   };
   std::string text;
   for (const auto* list : {&calls.init_calls, &calls.calls})

@@ -3,6 +3,7 @@
 // (to_string) and is verified (calls/verify_calls.h).
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,27 @@ struct CallGraph {
   std::vector<ValueId> output_roots;
   // By value, extra ones included: no call but those of init writes its storage.
   std::vector<bool> constant;
+
+  // Roots are values of the graph or extra ones.
+  bool is_extra(ValueId root) const { return root >= graph.value_count(); }
+  const ExtraValue& extra_of(ValueId root) const {
+    return extra[static_cast<size_t>(root - graph.value_count())];
+  }
+  const TensorType& type_of(ValueId root) const {
+    return is_extra(root) ? extra_of(root).type : graph.type(root);
+  }
+  const std::string& name_of(ValueId root) const {
+    return is_extra(root) ? extra_of(root).name : graph.value(root).name;
+  }
+  // Whether it has memory for as long as calls need it, else for good.
+  bool is_temp(ValueId root) const {
+    return is_extra(root) ? extra_of(root).kind == ExtraValue::Kind::kTemp
+                          : graph.value(root).role == Role::kTemp;
+  }
+  bool is_output(ValueId root) const {
+    return std::find(output_roots.begin(), output_roots.end(), root) != output_roots.end();
+  }
+  ValueId add_extra(ExtraValue value);
 
   // Of a call whose row has one.
   const TileProgram& program_of(const KernelCall& call) const {

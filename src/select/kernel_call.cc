@@ -120,10 +120,4 @@ std::string origin_text(const KernelCall& call) {
   return text;
 }
 
-std::vector<std::string> united_origins(const KernelCall& first, const KernelCall& second) {
-  std::vector<std::string> origins = first.origins;
-  origins.insert(origins.end(), second.origins.begin(), second.origins.end());
-  return origins;
-}
-
 }  // namespace aicf

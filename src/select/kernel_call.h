@@ -205,7 +205,5 @@ std::vector<StagedCall> members_of(const KernelCall& call);
 RunName named(const KernelCall& call);
 // The nodes that it came from. Of calls side by side, those of the first and the last.
 std::string origin_text(const KernelCall& call);
-// Those of several calls.
-std::vector<std::string> united_origins(const KernelCall& first, const KernelCall& second);
 
 }  // namespace aicf

@@ -141,6 +141,39 @@ TEST(JoinPairs, OnlyProductsOfOneX) {
   EXPECT_EQ(calls_of(program, "sm_90", kAlways).size(), 2u);
 }
 
+// The second product multiplies by the result of the first one, which its epilogue reads, too.
+TEST(JoinPairs, NotAProductByTheOthersResult) {
+  Program program;
+  Graph graph("main");
+  const TensorType square{DType::f16, {Dim(512), Dim(512)}};
+  const ValueId x = graph.add_input("x", square);
+  const ValueId y = graph.add(Op::matmul, {x, graph.add_input("w", square)});
+  graph.add_output(graph.add(Op::mul, {graph.add(Op::matmul, {x, y}), y}), "z");
+  program.entries.push_back(std::move(graph));
+  EXPECT_EQ(calls_of(program, "sm_90", kAlways).size(), 2u);
+  expect_told(told("join_pairs", program), "refused", "a product is read a second time");
+}
+
+// Two products, and the region that combines their results in another shape.
+TEST(JoinPairs, ComesFromAllOfItsCalls) {
+  Program program;
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {DType::f16, {Dim(512), Dim(256)}});
+  const auto product = [&](const char* w) {
+    const ValueId y = graph.add(Op::matmul, {x, graph.add_input(w, {DType::f16, {Dim(256), Dim(512)}})});
+    return graph.add(Op::reshape, {y}, {{"shape", Shape{Dim(8), Dim(64), Dim(512)}}});
+  };
+  graph.add_output(graph.add(Op::mul, {product("g"), product("u")}), "y");
+  program.entries.push_back(std::move(graph));
+  std::vector<std::string> apart;
+  for (const KernelCall& call : select_calls(program, "sm_90").calls.calls)
+    apart.insert(apart.end(), call.origins.begin(), call.origins.end());
+  EXPECT_EQ(apart.size(), 3u);
+  const std::vector<KernelCall> calls = calls_of(program, "sm_90", kAlways);
+  ASSERT_TRUE(joined(calls));
+  EXPECT_EQ(calls[0].origins, apart);
+}
+
 // x · g + so many, times x · u + so many others.
 Program product_of_sums(int of_g, int of_u) {
   Graph graph("main");

@@ -88,6 +88,21 @@ TEST(JoinRows, ASumThatIsReadElsewhereIsStored) {
   EXPECT_EQ(calls[0].outputs.size(), 2u);
 }
 
+// What the rows of a product update is a matrix of the product, which all of its blocks read.
+TEST(JoinRows, NoRowsInTheMemoryOfAMatrix) {
+  Program program;
+  Graph graph("main");
+  const TensorType y{DType::f16, {Dim(1024), Dim(256)}};
+  program.variables["y"] = {"y", Role::kState, y, {}};
+  const ValueId state = graph.add_state("y", y);
+  const ValueId x = graph.add_input("x", {DType::f16, {Dim(1024), Dim(1024)}});
+  const ValueId rows = graph.add(Op::softmax, {graph.add(Op::matmul, {x, state})}, {{"axis", int64_t{-1}}});
+  graph.add_update(state, rows);
+  program.entries.push_back(std::move(graph));
+  EXPECT_EQ(calls_of(program, "sm_90", {{"*", "matmul_rows"}}).size(), 2u);
+  expect_told(told("join_rows", program, {{"*", "matmul_rows"}}), "refused", " overwrites what ");
+}
+
 TEST(JoinRows, ChoicesDecide) {
   const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2"};
   EXPECT_EQ(joined(calls_of(large(Sum::kDropped), "sm_90", {apart})), 0u);
