@@ -69,9 +69,14 @@ const Measured* find(const MeasuredTimes& times, const Choice& choice, const Can
 }
 
 // " +12 %" beyond what the winner takes.
-std::string margin(double microseconds, double winner) {
-  // Of a library's forced call nothing is known.
-  return winner == 0 ? "" : "  " + percent(microseconds / winner - 1);
+std::string margin(double microseconds, double winner) { return "  " + percent(microseconds / winner - 1); }
+
+// What decided, where measurements have changed it.
+std::string priced(const Candidate& candidate) {
+  if (candidate.price_us == candidate.estimate_us) return {};
+  char text[32];
+  std::snprintf(text, sizeof(text), ", priced %.2f us", candidate.price_us);
+  return text;
 }
 
 // One candidate: its estimate, beside it what was measured, and how far each is from the winner's.
@@ -79,9 +84,9 @@ std::string describe_candidate(const MeasuredTimes& times, const Choice& choice,
   const Candidate &candidate = choice.candidates[i], &winner = choice.candidates[choice.chosen];
   const bool chosen = i == choice.chosen;
   const std::string mark = chosen ? "    * " : "      ";
-  const std::string estimate = microseconds(candidate.microseconds);
-  const std::string beyond = chosen ? "" : margin(candidate.microseconds, winner.microseconds);
-  if (times.empty()) return mark + estimate + "  " + to_string(candidate) + beyond + "\n";
+  const std::string estimate = microseconds(candidate.estimate_us);
+  const std::string beyond = chosen ? "" : margin(candidate.estimate_us, winner.estimate_us);
+  if (times.empty()) return mark + estimate + "  " + to_string(candidate) + beyond + priced(candidate) + "\n";
   const Measured* here = find(times, choice, candidate);
   const Measured* there = find(times, choice, winner);
   std::string measured = "  not measured";
@@ -90,7 +95,8 @@ std::string describe_candidate(const MeasuredTimes& times, const Choice& choice,
   else if (here != nullptr)
     measured = microseconds(here->microseconds) + " measured" +
                (chosen || there == nullptr ? "" : margin(here->microseconds, there->microseconds));
-  return mark + estimate + " estimated" + beyond + "," + measured + "  " + to_string(candidate) + "\n";
+  return mark + estimate + " estimated" + beyond + priced(candidate) + "," + measured + "  " +
+         to_string(candidate) + "\n";
 }
 
 // The step's candidates, the winner marked, with what they take beyond it.
@@ -116,7 +122,9 @@ std::string describe_choice(const ChoiceReport& report, const MeasuredTimes& tim
 Json choice_json(const ChoiceReport& report, const MeasuredTimes& times) {
   Json candidates = Json::array();
   for (const Candidate& candidate : report.choice.candidates) {
-    Json json = {{"name", to_string(candidate)}, {"estimated_us", candidate.microseconds}};
+    Json json = {{"name", to_string(candidate)},
+                 {"estimated_us", candidate.estimate_us},
+                 {"price_us", candidate.price_us}};
     if (const Measured* m = find(times, report.choice, candidate)) {
       json["measured_us"] = m->check.ok ? Json(m->microseconds) : Json();
       json["samples"] = m->samples;

@@ -79,7 +79,7 @@ Json json_of(const TuneResult& result) {
   Json measured = Json::array();
   for (const Measured& m : result.measured)
     measured.push_back({{"name", to_string(m.candidate)},
-                        {"estimated_us", m.candidate.microseconds},
+                        {"estimated_us", m.candidate.estimate_us},
                         {"us", m.microseconds},
                         {"error", m.check.error},
                         {"left_out", m.check.why},

@@ -54,7 +54,7 @@ double JoinSite::microseconds(const KernelCall& call) const {
   const Choice& choice = call.choice;
   return choice.candidates.empty()
              ? estimate_microseconds(call, own_row(call)->row, rule_.target, graph().ranges)
-             : choice.candidates[choice.chosen].microseconds;
+             : choice.candidates[choice.chosen].price_us;
 }
 
 double JoinSite::apart(const std::vector<size_t>& calls) const {
@@ -157,23 +157,26 @@ Decision JoinSite::take_best_way(Proposal& p) const {
       if (name == row.row || name == to_string(choice.candidates[i]))
         choice.chosen = i, choice.source = source;
   };
-  if (const auto recorded = recorded_join(choice.key, row.row, rule_.options))
-    want(*recorded, ChoiceSource::kRecord);
+  if (const auto recorded = recorded_join(choice.key, row.row, rule_.options)) {
+    want(recorded->record->choice, ChoiceSource::kRecord);
+    if (has_source(joined, ChoiceSource::kRecord))
+      set_price(choice.candidates[choice.chosen], *recorded, p.price->apart);
+  }
   for (const ForcedChoice& forced : rule_.options.forced)
     if (std::any_of(p.price->families.begin(), p.price->families.end(),
                     [&](const char* family) { return is_meant(forced, joined, family); }))
       want(forced.candidate, ChoiceSource::kForced);
   const Candidate& chosen = choice.candidates[choice.chosen];
   row.way = chosen.way;
-  p.microseconds = chosen.microseconds;
-  const std::string together = format_fixed(chosen.microseconds, 1), apart = format_fixed(p.price->apart, 1);
-  joined.reason = joined_reason(choice.source) + p.price->what + " in one kernel, estimated " + together +
-                  " us, apart " + apart + " us";
+  p.microseconds = chosen.estimate_us;
+  const std::string apart = format_fixed(p.price->apart, 1);
+  joined.reason = joined_reason(choice.source) + p.price->what + " in one kernel, estimated " +
+                  format_fixed(chosen.estimate_us, 1) + " us, apart " + apart + " us";
   for (const size_t at : p.remove)
     if (has_source(call(at), ChoiceSource::kForced) && choice.source != ChoiceSource::kForced)
       return Decision::no("legal, but the caller's choice wants " + quoted(call(at)) + " apart");
-  if (choice.source != ChoiceSource::kRank || chosen.microseconds < p.price->apart) return {};
-  return Decision::no(together + " us together, " + apart + " us apart");
+  if (choice.source != ChoiceSource::kRank || chosen.price_us < p.price->apart) return {};
+  return Decision::no(format_fixed(chosen.price_us, 1) + " us together, " + apart + " us apart");
 }
 
 std::vector<std::string> JoinSite::origins_of(const std::vector<size_t>& places) const {

@@ -26,7 +26,7 @@ namespace aicf {
 // What decides between together and apart.
 struct JoinPrice {
   const char* what;                                // "a product and its rows"
-  double apart;                                    // microseconds
+  double apart;                                    // microseconds, by the prices of the calls
   std::vector<const char*> families = {"matmul"};  // of ops by which the caller may mean the call
 };
 
@@ -40,7 +40,7 @@ struct Proposal {
 
   std::vector<size_t> open = {};        // calls whose kernel neither a record nor the caller may have chosen
   std::optional<JoinPrice> price = {};  // none: one launch less for the same work, or the join has seen
-  double microseconds = 0;              // of the call, if the join has seen
+  double microseconds = 0;              // estimated, of the call, if the join has seen
   std::optional<double> most_memory = {};  // times the peak of live bytes before
 };
 
@@ -55,7 +55,7 @@ class JoinSite {
   const TileProgram& program_of(const KernelCall& call) const { return rule_.graph.program_of(call); }
   const Legality& legality() const { return legality_; }
   CodeContext context() const { return context_of(rule_.graph, rule_.target); }
-  // Of a call that stays as it is: as it was chosen, or by the cost model.
+  // The price of a call that stays as it is: of what was chosen, or by the cost model.
   double microseconds(const KernelCall& call) const;
   // Of several, one after the other.
   double apart(const std::vector<size_t>& calls) const;

@@ -90,15 +90,13 @@ std::string_view match_name(Records::Match match) {
 
 std::string microseconds(double value) { return format_fixed(value, 1) + " us"; }
 
-std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
-
 // `is_moved`: measurements of other problems put the first one there.
 std::string rank_reason(const Choice& choice, bool is_moved) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
   return "first of " + std::to_string(list.size()) + " candidates" +
          (is_moved ? " by measurements of like problems" : "") + ", estimated " +
-         microseconds(list[0].microseconds);
+         microseconds(list[0].price_us);
 }
 
 // What decides over the order of a call's candidates. A library's call is a candidate if it is known by name:
@@ -107,21 +105,23 @@ class Chooser {
  public:
   Chooser(KernelCall& call, std::string_view op, const Region* region, const Target& target,
           const SelectOptions& options)
-      : call_(call), choice_(call.choice) {
+      : call_(call), target_(target), ranges_(options.ranges), choice_(call.choice) {
     if (options.libraries && target.is_cuda()) library_form_ = library_form(call, op, region);
   }
 
   void use_record(const Records& records) {
     bool stale = false;
     const auto usable = [&](const Record& record, Records::Match match) {
-      if (match == Records::Match::kExact && add_library(record.choice, record.microseconds)) return true;
+      if (match == Records::Match::kExact && add_library(record.choice)) return true;
       if (index_of(record.choice) < choice_.candidates.size() && !is_stale(record)) return true;
       stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice) &&
                         !is_joined_kernel(kernel_of(record.choice)));
       return false;
     };
     if (const auto found = records.find(*choice_.key, usable)) {
-      choose(index_of(found->record->choice), ChoiceSource::kRecord,
+      const size_t index = index_of(found->record->choice);
+      set_price(choice_.candidates[index], *found, choice_.candidates[0].price_us);
+      choose(index, ChoiceSource::kRecord,
              "recorded (" + found->layer + ", " + std::string(match_name(found->match)) +
                  "): " + microseconds(found->record->microseconds) + " measured, " +
                  microseconds(found->record->heuristic_microseconds) + " by the heuristic");
@@ -131,7 +131,7 @@ class Chooser {
   }
 
   void use_forced(const std::string& candidate) {
-    add_library(candidate, 0);
+    add_library(candidate);
     const size_t index = index_of(candidate);
     if (index < choice_.candidates.size()) choose(index, ChoiceSource::kForced, "forced");
   }
@@ -144,11 +144,11 @@ class Chooser {
                      [&](const Candidate& c) { return to_string(c) == name || c.kernel == name; });
     return static_cast<size_t>(found - choice_.candidates.begin());
   }
-  bool add_library(const std::string& name, double measured) {
+  bool add_library(const std::string& name) {
     const auto known = library_form_ ? parse_library_candidate(name) : std::nullopt;
     if (!known || !same_meaning(*known, *library_form_)) return false;
     if (index_of(name) == choice_.candidates.size())
-      choice_.candidates.push_back({std::string(library_kernel(*known)), {}, measured, *known});
+      choice_.candidates.push_back(library_candidate(*known, call_, choice_.candidates[0], target_, ranges_));
     return true;
   }
   void choose(size_t index, ChoiceSource source, const std::string& why) {
@@ -158,6 +158,8 @@ class Chooser {
   }
 
   KernelCall& call_;
+  const Target& target_;
+  const SymbolRanges& ranges_;
   Choice& choice_;
   std::optional<LibraryCall> library_form_;
 };
@@ -200,6 +202,18 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
   return candidates;
 }
 
+Candidate library_candidate(const LibraryCall& library, const KernelCall& call, const Candidate& own,
+                            const Target& target, const SymbolRanges& ranges) {
+  return {.kernel = std::string(library_kernel(library)),
+          .estimate_us = estimate_microseconds(call, own.kernel, target, ranges),
+          .library = library};
+}
+
+void set_price(Candidate& candidate, const Records::Found& found, double otherwise_us) {
+  candidate.price_us = found.match == Records::Match::kExact ? found.record->microseconds
+                                                             : std::min(candidate.price_us, otherwise_us);
+}
+
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options) {
   Choice& choice = call.choice;
@@ -221,13 +235,12 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
 
 bool is_joined_kernel(std::string_view kernel) { return facts_of(kernel).is_join; }
 
-std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
-                                         const SelectOptions& options) {
+std::optional<Records::Found> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
+                                            const SelectOptions& options) {
   if (!key || options.records == nullptr) return std::nullopt;
-  const auto found = options.records->find(*key, [&](const Record& record, Records::Match) {
+  return options.records->find(*key, [&](const Record& record, Records::Match) {
     return kernel_of(record.choice) == kernel && !is_stale(record);
   });
-  return found ? std::optional(found->record->choice) : std::nullopt;
 }
 
 std::string joined_reason(ChoiceSource source) {

@@ -43,6 +43,15 @@ ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region
 std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector<const KernelRow*>& rows,
                                        const Target& target, const SymbolRanges& ranges);
 
+// A library's call in the place of an `own` candidate. No library says how long its call takes: the estimate
+// is what the work of the own kernel cannot take less than.
+Candidate library_candidate(const LibraryCall& library, const KernelCall& call, const Candidate& own,
+                            const Target& target, const SymbolRanges& ranges);
+
+// What a record makes of the price of its candidate: what was measured of this very problem. If that was of a
+// like problem, the candidate is expected to take no longer than what would run without the record.
+void set_price(Candidate& candidate, const Records::Found& found, double otherwise_us);
+
 // Fills what runs, choice and reason; gives the chosen row. `op` is the family asked for.
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
@@ -50,10 +59,9 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
 // Kernels that take the place of a product and what follows it (the passes join_rows and join_attention).
 // They are no candidates of a product, but a record of its problem may name one.
 bool is_joined_kernel(std::string_view kernel);
-// Of the record of this problem, if it names a joined kernel or one of its variants that is as it was then:
-// that name.
-std::optional<std::string> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
-                                         const SelectOptions& options);
+// The record of this problem, if it names the joined kernel or one of its variants that is as it was then.
+std::optional<Records::Found> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
+                                            const SelectOptions& options);
 
 // How the reason of a joined call begins.
 std::string joined_reason(ChoiceSource source);

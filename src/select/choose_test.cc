@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/kernel_revision.h"
 #include "select/layout.h"
@@ -38,7 +40,7 @@ TEST(Choose, candidates_are_ranked_and_the_first_wins) {
   EXPECT_EQ(call.choice.chosen, 0u);
   EXPECT_EQ(own_row(call)->way, list[0].way);
   EXPECT_TRUE(is_wgmma(std::get<MatmulWay>(list[0].way))) << to_string(list[0]);
-  for (const Candidate& candidate : list) EXPECT_GT(candidate.microseconds, 0) << to_string(candidate);
+  for (const Candidate& candidate : list) EXPECT_GT(candidate.estimate_us, 0) << to_string(candidate);
   ASSERT_TRUE(call.choice.key);
   EXPECT_EQ(call.choice.key->op, "matmul");
   EXPECT_EQ(call.choice.key->units, 132);
@@ -68,6 +70,56 @@ TEST(Choose, a_record_decides_and_a_forced_choice_decides_over_it) {
   EXPECT_EQ(forced.choice.source, ChoiceSource::kForced);
   options.forced = {{"conv", "matmul_simt"}};
   EXPECT_EQ(choose_for(graph, "sm_90", options).choice.chosen, 3u);
+}
+
+std::vector<double> estimates(const KernelCall& call) {
+  std::vector<double> list;
+  for (const Candidate& candidate : call.choice.candidates) list.push_back(candidate.estimate_us);
+  return list;
+}
+
+TEST(Choose, a_record_changes_the_price_of_its_candidate_and_no_estimate) {
+  constexpr double kMeasured = 1e3;  // more than any estimate
+  const Graph graph = product(256, 1024, 1024, DType::bf16);
+  const KernelCall plain = choose_for(graph, "sm_90");
+  const auto& before = plain.choice.candidates;
+  const auto slowest = std::max_element(before.begin(), before.end(), [](const auto& a, const auto& b) {
+    return a.estimate_us < b.estimate_us;
+  });
+  const auto recorded = [&](const KernelCall& of) {
+    Records records;
+    records.add_layer("user", {{*of.choice.key, to_string(*slowest), kMeasured, 6, ""}});
+    SelectOptions options;
+    options.records = &records;
+    return choose_for(graph, "sm_90", options);
+  };
+  const KernelCall like = choose_for(product(250, 1024, 1024, DType::bf16), "sm_90");
+  // By a like problem's record it takes no longer than the first.
+  for (const auto& [call, price] :
+       {std::pair(recorded(plain), kMeasured), {recorded(like), before[0].price_us}}) {
+    EXPECT_EQ(call.choice.source, ChoiceSource::kRecord);
+    EXPECT_EQ(estimates(call), estimates(plain));
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_EQ(call.choice.candidates[i].price_us, i == call.choice.chosen ? price : before[i].price_us)
+          << to_string(before[i]);
+  }
+}
+
+TEST(Choose, a_librarys_call_is_estimated_by_its_work_and_priced_by_its_record) {
+  const Graph graph = product(256, 1024, 1024, DType::bf16);
+  const KernelCall plain = choose_for(graph, "sm_90");
+  const std::string name = "matmul_cublaslt/" + to_string(CublasLtCall{130101, {}, -1, -1, 4096, {1}});
+  Records records;
+  records.add_layer("user", {{*plain.choice.key, name, 5, 6, ""}});
+  SelectOptions recorded, forced;
+  recorded.records = &records;
+  forced.forced = {{"*", name}};
+  const Candidate by_record = choose_for(graph, "sm_90", recorded).choice.candidates.back();
+  const Candidate by_name = choose_for(graph, "sm_90", forced).choice.candidates.back();
+  EXPECT_EQ(by_record.price_us, 5);
+  EXPECT_EQ(by_name.price_us, by_name.estimate_us);
+  EXPECT_EQ(by_record.estimate_us, by_name.estimate_us);
+  EXPECT_GT(by_name.estimate_us, Target::from_name("sm_90").facts().edge_microseconds);
 }
 
 TEST(Choose, a_record_of_a_choice_that_is_gone_is_passed_over) {

@@ -42,11 +42,15 @@ struct Region {
   Shape full_shape;  // the shape that every value of the body broadcasts to
 };
 
-// One way to run a call: a row of the kernel table in one of its ways, or a library's routine.
+// One way to run a call: a row of the kernel table in one of its ways, or a library's routine. Its two times
+// are in microseconds. The estimate is physics, from the problem and facts of the named target alone, and is
+// what people are shown. The price decides between calls together and apart: it begins as the estimate, and
+// measurements, of this problem or of others, change it and nothing else.
 struct Candidate {
-  std::string kernel;       // the row, or library_kernel() of the routine
-  Way way = {};             // of the row; nothing: it has one
-  double microseconds = 0;  // estimated
+  std::string kernel;  // the row, or library_kernel() of the routine
+  Way way = {};        // of the row; nothing: it has one
+  double estimate_us = 0;
+  double price_us = estimate_us;
   std::optional<LibraryCall> library = {};
   bool operator==(const Candidate&) const = default;
 };

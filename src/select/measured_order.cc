@@ -190,9 +190,8 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
 std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return candidates[a].microseconds < candidates[b].microseconds;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return candidates[a].estimate_us < candidates[b].estimate_us; });
   std::vector<size_t> list;
   std::set<std::string_view> rows;
   for (const size_t i : order)
@@ -247,8 +246,8 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
     if (key.op == "conv") add_conv_features(key, candidate, way, features);
     if (key.op == "matmul") add_matmul_features(key, product, features);
   }
-  features.add(log_of(candidate.microseconds),
-               std::min(log_of(candidate.microseconds / first.microseconds), 4.0));
+  features.add(log_of(candidate.estimate_us),
+               std::min(log_of(candidate.estimate_us / first.estimate_us), 4.0));
   return features.values();
 }
 
@@ -256,14 +255,13 @@ bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candid
   if (candidates.empty() || !is_like_measured(key) || gains_in_company(key, candidates[0])) return false;
   const Candidate& first = candidates[0];
   const auto score = [&](const Candidate& c) {
-    return std::log(c.microseconds) + result_of(key, order_features(key, c, first));
+    return std::log(c.estimate_us) + result_of(key, order_features(key, c, first));
   };
   size_t best = 0;
   double least_score = score(first) - kMargin;
   for (const size_t i : best_estimated(candidates))
     if (const double s = score(candidates[i]); i > 0 && s < least_score) best = i, least_score = s;
-  // Joins compare with its estimate: it is expected to take no longer than what it goes before.
-  candidates[best].microseconds = std::min(candidates[best].microseconds, first.microseconds);
+  candidates[best].price_us = std::min(candidates[best].price_us, first.price_us);
   const auto chosen = candidates.begin() + static_cast<std::ptrdiff_t>(best);
   std::rotate(candidates.begin(), chosen, chosen + 1);
   return best > 0;

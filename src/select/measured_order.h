@@ -21,8 +21,8 @@ bool is_like_measured(const ProblemKey& key);
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate, const Candidate& first);
 
 // Moves the candidate that is likely the fastest to the front, if it is likely enough; the others keep their
-// order, which is that of their rows. Its estimate is then at most that of the one that it goes before.
-// Whether it moved one. Problems unlike those measured stay as they are.
+// order, which is that of their rows. It is expected to take no longer than the one that it goes before: its
+// price is then at most that one's. Whether it moved one. Problems unlike those measured stay as they are.
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates);
 
 }  // namespace aicf

@@ -24,9 +24,9 @@ ProblemKey product(int64_t m, int64_t k, int64_t n, DType dtype = DType::f16) {
   return {"sm_90", 132, "matmul", "a region", "-", {matrix(m, k), matrix(k, n)}, {matrix(m, n)}};
 }
 
-TEST(MeasuredOrder, MovesOneCandidateToTheFront) {
-  int moved = 0;
-  for (const int64_t m : {3, 40, 300, 2000})
+TEST(MeasuredOrder, MovesOneCandidateToTheFrontAtAPriceAndLeavesTheEstimates) {
+  int moved = 0, cheaper = 0;
+  for (const int64_t m : {3, 40, 300, 1000, 2000})
     for (const int64_t k : {72, 640, 4000})
       for (const int64_t n : {24, 136, 1000}) {
         const ProblemKey key = product(m, k, n);
@@ -39,11 +39,15 @@ TEST(MeasuredOrder, MovesOneCandidateToTheFront) {
         const std::string first = to_string(after[0]);
         const auto moved_from = std::find_if(others.begin(), others.end(),
                                              [&](const Candidate& c) { return to_string(c) == first; });
-        EXPECT_EQ(after[0].microseconds, std::min(moved_from->microseconds, before[0].microseconds));
+        ASSERT_NE(moved_from, others.end());
+        EXPECT_EQ(after[0].estimate_us, moved_from->estimate_us) << to_string(key);
+        EXPECT_EQ(after[0].price_us, std::min(moved_from->price_us, before[0].price_us)) << to_string(key);
+        cheaper += after[0].price_us < after[0].estimate_us;
         others.erase(moved_from);
         EXPECT_EQ(std::vector<Candidate>(after.begin() + 1, after.end()), others) << to_string(key);
       }
   EXPECT_GT(moved, 0);
+  EXPECT_GT(cheaper, 0);
 }
 
 TEST(MeasuredOrder, LeavesProblemsUnlikeTheMeasuredOnes) {
@@ -132,7 +136,7 @@ TEST(MeasuredOrder, WritesWhatItIsFittedTo) {
         for (const Record& record : records) {
           if (record.choice != to_string(candidates[i])) continue;
           out << records[0].key.op << "\t" << text << "\t" << i << "\t" << record.microseconds << "\t"
-              << candidates[i].microseconds;
+              << candidates[i].estimate_us;
           for (const double x : order_features(records[0].key, candidates[i], candidates[0]))
             out << "\t" << x;
           out << "\n";

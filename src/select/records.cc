@@ -20,10 +20,6 @@ constexpr std::string_view kHeader = "target,units,op,region,params,operands,cho
 constexpr size_t kFields = kKeyFields + 4;
 constexpr std::string_view kRevision = " kernel ";
 
-std::string_view kernel_of_choice(std::string_view candidate) {
-  return candidate.substr(0, candidate.find('/'));
-}
-
 bool parse_time(std::string_view text, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
@@ -48,15 +44,17 @@ bool parse_record(std::string_view line, Record& record) {
 
 }  // namespace
 
+std::string_view kernel_of(std::string_view candidate) { return candidate.substr(0, candidate.find('/')); }
+
 std::string record_versions(const std::string& tools, const std::string& choice) {
-  const int revision = kernel_revision(kernel_of_choice(choice));
+  const int revision = kernel_revision(kernel_of(choice));
   return revision == 0 ? tools : tools + std::string(kRevision) + std::to_string(revision);
 }
 
 bool is_stale(const Record& record) {
   const size_t at = record.versions.rfind(kRevision);
   return at != std::string::npos && record.versions.substr(at + kRevision.size()) !=
-                                        std::to_string(kernel_revision(kernel_of_choice(record.choice)));
+                                        std::to_string(kernel_revision(kernel_of(record.choice)));
 }
 
 std::string to_string(const std::vector<Record>& records) {

@@ -23,6 +23,9 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
+// Of the candidate of this name.
+std::string_view kernel_of(std::string_view candidate);
+
 // `tools` and the revision of the chosen candidate's kernel, if it has one.
 std::string record_versions(const std::string& tools, const std::string& choice);
 // Whether the kernel has changed since (kernels/kernel_revision.h).

@@ -1,12 +1,11 @@
 #include "tune/library_candidates.h"
 
-#include <algorithm>
-
 #include "base/dynamic_library.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cudnn.h"
+#include "select/choose.h"
 #include "select/library_call.h"
 
 namespace aicf {
@@ -40,11 +39,9 @@ void add_library_candidates(std::vector<TuneProblem>& problems, int count) {
   for (TuneProblem& problem : problems) {
     const auto form = library_form(problem.call, problem.key.op, problem.region ? &*problem.region : nullptr);
     if (!form) continue;
-    double best = problem.candidates[0].microseconds;
-    for (const Candidate& own : problem.candidates) best = std::min(best, own.microseconds);
-    // There is no estimate of a library: its candidates count as fast as the best own one.
+    const Target target = Target::from_name(problem.key.target);
     for (const LibraryCall& call : advised_calls(*form, *plain_step(problem.call), count))
-      problem.candidates.push_back({std::string(library_kernel(call)), {}, best, call});
+      problem.candidates.push_back(library_candidate(call, problem.call, problem.candidates[0], target, {}));
   }
 }
 

@@ -25,11 +25,10 @@ double median(std::vector<double> samples) {
 // measured anew. One of a library that is not here, or of a joined kernel, is no candidate and stays.
 bool is_outdated(const Record& record, const TuneProblem& problem) {
   if (is_stale(record)) return true;
-  const std::string_view kernel = std::string_view(record.choice).substr(0, record.choice.find('/'));
   bool has_kernel = false;
   for (const Candidate& candidate : problem.candidates) {
     if (to_string(candidate) == record.choice) return false;
-    has_kernel = has_kernel || candidate.kernel == kernel;
+    has_kernel = has_kernel || candidate.kernel == kernel_of(record.choice);
   }
   return has_kernel;
 }
@@ -38,7 +37,7 @@ std::vector<size_t> pick_candidates(const TuneProblem& problem, const Record* re
   std::vector<size_t> order(problem.candidates.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return problem.candidates[a].microseconds < problem.candidates[b].microseconds;
+    return problem.candidates[a].estimate_us < problem.candidates[b].estimate_us;
   });
   std::set<size_t> picked = {0};
   std::set<std::string> kernels;
@@ -126,7 +125,7 @@ std::vector<TuneTask> plan_tasks(const std::vector<TuneProblem>& problems, const
     tasks.push_back({&problem, pick_candidates(problem, record, options.candidates)});
   }
   const auto weight = [](const TuneTask& task) {
-    return task.problem->uses * task.problem->candidates[0].microseconds;
+    return task.problem->uses * task.problem->candidates[0].price_us;
   };
   std::stable_sort(tasks.begin(), tasks.end(),
                    [&](const TuneTask& a, const TuneTask& b) { return weight(a) > weight(b); });

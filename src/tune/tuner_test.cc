@@ -195,7 +195,8 @@ TEST(Tuner, a_librarys_calls_take_no_place_of_others) {
   options.candidates = 2;
   TuneProblem own = problem("a", {3, 1, 2, 4}), both = own;
   for (const uint64_t algorithm : {1, 2})
-    both.candidates.push_back({"matmul_cublaslt", {}, 1, CublasLtCall{.algorithm = {algorithm}}});
+    both.candidates.push_back(
+        {.kernel = "matmul_cublaslt", .estimate_us = 1, .library = CublasLtCall{.algorithm = {algorithm}}});
   const std::vector<TuneProblem> alone = {own}, problems = {both};
   EXPECT_EQ(plan_tasks(alone, {}, options)[0].candidates, (std::vector<size_t>{0, 1}));
   EXPECT_EQ(plan_tasks(problems, {}, options)[0].candidates, (std::vector<size_t>{0, 1, 4, 5}));

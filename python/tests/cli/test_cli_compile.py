@@ -104,6 +104,16 @@ def test_a_list_of_sizes_is_compiled_as_buckets(cli: Cli) -> None:
     assert (cli.folder / "m.aicf").read_bytes() == first
 
 
+def test_what_is_compiled_for_a_gpu_follows_from_its_name(fake: dict[str, str], cli: Cli) -> None:
+    """Whether the machine has one, has another or has none."""
+    for target in ("sm_86", "sm_90"):
+        files = []
+        for variables in ({}, {}, fake, {"CUDA_VISIBLE_DEVICES": ""}):
+            cli.run("compile", "m.onnx", *DIM, "--target", target, **variables)
+            files.append((cli.folder / "m.aicf").read_bytes())
+        assert files.count(files[0]) == len(files)
+
+
 def test_every_listed_candidate_can_be_forced(nvrtc: None, cli: Cli) -> None:
     # Without bundles every call stands in the plan under the candidate that runs it.
     words = ("explain", "m.onnx", *DIM, "--target", "sm_90", "--skip", "bundle_calls", "--candidates", "1000")

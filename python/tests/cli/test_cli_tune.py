@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
 from cli_program import FIXED, Cli
 
@@ -41,6 +42,25 @@ def test_tuning_goes_on_where_it_stopped_and_beside_others(cli: Cli) -> None:
 def test_libraries_are_of_gpus(cli: Cli) -> None:
     error = cli.json("tune", "m.onnx", *FIXED, "--libraries", "3", "--output", "r.csv", code=2)["error"]
     assert error["value"] == "--libraries" and "--device cuda" in error["remedy"]
+
+
+def test_a_record_changes_the_price_and_no_estimate(cli: Cli) -> None:
+    def explained(*words: str) -> dict[str, Any]:
+        choices = cli.json("explain", "m.onnx", *FIXED, *words)["choices"]
+        return next(choice for choice in choices if len(choice["candidates"]) > 1)
+
+    plain = explained("--records", "none")
+    last = len(plain["candidates"]) - 1
+    header = "target,units,op,region,params,operands,choice,us,heuristic_us,versions"
+    record = f"{plain['key']},{plain['candidates'][last]['name']},0.25,1,"
+    (cli.folder / "r.csv").write_text(f"{header}\n{record}\n")
+    recorded = explained("--records", "r.csv")
+    assert recorded["chosen"] == last != plain["chosen"]
+    for i, (before, after) in enumerate(zip(plain["candidates"], recorded["candidates"], strict=True)):
+        assert before["price_us"] == before["estimated_us"] == after["estimated_us"] > 0
+        assert after["price_us"] == (0.25 if i == last else before["price_us"])
+    text = cli.run("explain", "m.onnx", *FIXED, "--records", "r.csv").stdout
+    assert text.count("priced 0.25 us") == 1 and text.count("priced") == 1
 
 
 def test_explain_measures_candidates(cli: Cli) -> None:

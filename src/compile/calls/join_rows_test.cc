@@ -130,6 +130,23 @@ TEST(JoinRows, SaysWhy) {
               "legal, but the record of");
 }
 
+// The price of the product, whatever measured it, decides, and its estimate nothing; a report shows
+// estimates.
+TEST(JoinRows, PricesDecideAndReportsShowEstimates) {
+  const auto report = [](double estimate, double price) {
+    SelectedCalls s = select_calls(large(Sum::kDropped), "sm_90");
+    for (KernelCall& call : s.calls.calls)
+      for (Candidate& candidate : call.choice.candidates)
+        candidate.estimate_us = estimate, candidate.price_us = price;
+    return run_rule("join_rows", s).at(0);
+  };
+  const CallReport apart = report(1e6, 0), joined = report(0, 1e6);
+  EXPECT_FALSE(apart.taken) << to_string(apart);
+  EXPECT_TRUE(joined.taken) << to_string(joined);
+  EXPECT_EQ(apart.microseconds, joined.microseconds);
+  EXPECT_GT(apart.microseconds, 0);
+}
+
 // A record of the product's problem decides: one of the joined kernel joins where estimates would not, one of
 // the product's own kernels keeps apart where they would join.
 TEST(JoinRows, RecordsDecide) {
@@ -145,6 +162,11 @@ TEST(JoinRows, RecordsDecide) {
   ASSERT_EQ(joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
   EXPECT_NE(calls[0].reason.find("recorded"), std::string::npos);
+  const Choice& choice = calls[0].choice;
+  for (size_t i = 0; i < choice.candidates.size(); ++i) {
+    EXPECT_EQ(choice.candidates[i].price_us, i == choice.chosen ? 1 : choice.candidates[i].estimate_us);
+    EXPECT_NE(choice.candidates[i].estimate_us, 1);
+  }
   const std::string variant = to_string(calls[0].choice.candidates.back());
   EXPECT_EQ(to_string(recorded(small, variant)[0].choice.candidates.back()), variant);
   EXPECT_EQ(recorded(small, variant)[0].choice.chosen, calls[0].choice.candidates.size() - 1);
