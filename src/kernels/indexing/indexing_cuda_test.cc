@@ -27,10 +27,15 @@ CudaProblem gather_problem(RandomWindows& random, DType dtype) {
 
 CudaProblem elements_problem(RandomWindows& random, DType dtype, bool scatter) {
   const size_t rank = static_cast<size_t>(1 + random.below(3));
-  const Shape x = random.shape(rank, 30, 200), indices = random.shape(rank, 1, 30);
-  const CudaWindow at = random.window(index_dtype(random), indices);
+  const size_t axis = static_cast<size_t>(random.below(static_cast<int64_t>(rank)));
+  const Shape x = random.shape(rank, 30, 200);
+  Shape indices = random.shape(rank, 1, 30);
+  if (random.below(2)) indices[axis] = random.size(1, 6000);
+  CudaWindow at = random.window(index_dtype(random), indices);
+  for (size_t i = 0; i < rank; ++i)
+    if (i != axis && random.below(3) == 0) at.strides[i] = Dim(0);
   CudaProblem p;
-  p.params = {Dim(random.below(static_cast<int64_t>(rank)))};
+  p.params = {Dim(static_cast<int64_t>(axis))};
   if (scatter) {
     p.inputs = {random.window(dtype, x), at, random.window(dtype, indices)};
     p.outputs = {random.window(dtype, x)};
@@ -112,7 +117,40 @@ TEST(IndexingCuda, WideUnitsMoveRows) {
   EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
 }
 
-TEST(IndexingCuda, OneElementFillsInWideUnits) {
+// Rows of 128 that are added by a list of row numbers, spread over the row as torch's index_add does.
+TEST(IndexingCuda, AnIndexThatRepeatsAlongAnAxisIsSortedOnce) {
+  CudaProblem p;
+  p.inputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(50000), Dim(128)}, {Dim(1), Dim(0)}},
+              {DType::bf16, Dim(0), {Dim(50000), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.outputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.params = {Dim(0), Dim(1)};
+  RowTexts texts;
+  const CudaCode rows = texts.add("scatter_elements", p, {});
+  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, 8>"), std::string::npos);
+  p.inputs[1].strides = {Dim(128), Dim(1)};
+  const CudaCode elements = texts.add("scatter_elements", p, {});
+  EXPECT_NE(elements.source.find("apply_updates<1, aicf::kFromOne, 1>"), std::string::npos);
+  EXPECT_LT(rows.workspace_bytes.require_constant("bytes") * 20,
+            elements.workspace_bytes.require_constant("bytes"));
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
+  CudaProblem p;
+  p.inputs = {{DType::f32, Dim(0), {Dim(9), Dim(16)}, {Dim(16), Dim(1)}},
+              {DType::i64, Dim(0), {Dim(2048), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::f32, Dim(0), {Dim(2048), Dim(16)}, {Dim(16), Dim(1)}}};
+  p.outputs = {p.inputs[0]};
+  p.params = {Dim(1)};
+  RowTexts texts;
+  EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "sort_targets");
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(2049);
+  EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
+}
+
+TEST(IndexingCuda, OneElementStartsRowsInWideUnits) {
   CudaProblem p;
   p.inputs = {{DType::f32, Dim(0), {Dim(1000), Dim(768)}, {Dim(0), Dim(0)}},
               {DType::i64, Dim(0), {Dim(64), Dim(1)}, {Dim(1), Dim(1)}},
@@ -121,8 +159,7 @@ TEST(IndexingCuda, OneElementFillsInWideUnits) {
   p.params = {Dim(1)};
   RowTexts texts;
   const CudaCode code = texts.add("scatter_nd", p, {});
-  EXPECT_NE(code.source.find("aicf::fill("), std::string::npos);
-  EXPECT_NE(code.source.find("Bits<16>"), std::string::npos);
+  EXPECT_NE(code.source.find("apply_updates<1, aicf::kFromOne, 4>"), std::string::npos);
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

@@ -1,72 +1,110 @@
 // scatter_elements and scatter_nd. Updates of one place are applied in row-major order of the updates, so
-// results do not depend on threads: scatter_elements runs lines along its axis in parallel, which never meet;
-// scatter_nd shares out the elements under an index.
+// results do not depend on threads: lines along an axis run in parallel, which never meet, or the elements
+// under an index are shared out.
+#include <cstdlib>
+#include <type_traits>
+
 #include "kernels/indexing/elements.h"
+#include "kernels/indexing/reduction.h"
 #include "kernels/indexing/walk.h"
 
 namespace aicf {
 
 namespace {
 
-enum Reduction : int64_t { kNone, kAdd, kMul, kMax, kMin };
-
-template <class E>
-void combine(std::byte* to, const std::byte* from, int64_t reduction) {
+template <class E, ScatterReduction R>
+void combine(std::byte* to, const std::byte* from) {
   using V = typename E::Value;
-  const V update = E::load(from);
-  switch (reduction) {
-    case kNone:
-      std::memcpy(to, from, sizeof(typename E::Stored));
-      return;
-    case kAdd:
-      return E::store(to, wrapping_add<V>(E::load(to), update));
-    case kMul:
-      return E::store(to, wrapping_mul<V>(E::load(to), update));
-    case kMax:
-      return E::store(to, larger<V>(E::load(to), update));
-    default:
-      return E::store(to, smaller<V>(E::load(to), update));
-  }
+  if constexpr (R == ScatterReduction::none)
+    std::memcpy(to, from, sizeof(typename E::Stored));
+  else if constexpr (R == ScatterReduction::add)
+    E::store(to, wrapping_add<V>(E::load(to), E::load(from)));
+  else if constexpr (R == ScatterReduction::mul)
+    E::store(to, wrapping_mul<V>(E::load(to), E::load(from)));
+  else if constexpr (R == ScatterReduction::max)
+    E::store(to, larger<V>(E::load(to), E::load(from)));
+  else
+    E::store(to, smaller<V>(E::load(to), E::load(from)));
 }
+
+// Calls `pick` with the reduction as a type and gives its result.
+template <class Pick>
+auto with_reduction(ScatterReduction reduction, Pick pick) {
+  using R = ScatterReduction;
+  switch (reduction) {
+    case R::none:
+      return pick(std::integral_constant<R, R::none>());
+    case R::add:
+      return pick(std::integral_constant<R, R::add>());
+    case R::mul:
+      return pick(std::integral_constant<R, R::mul>());
+    case R::max:
+      return pick(std::integral_constant<R, R::max>());
+    case R::min:
+      break;
+  }
+  return pick(std::integral_constant<R, R::min>());
+}
+
+constexpr int64_t kLinesTogether = 16;
 
 struct ScatterElementsPlan {
   WalkSpace lines;  // x, indices, updates, output without the axis
-  int64_t lines_per_tile, reduction, wide_indices, size, updates;
+  int64_t lines_per_tile, wide_indices, size, updates;
+  bool lines_lie_together;         // closer than what follows along the axis
   int64_t update_sizes[kMaxRank];  // of indices; lines outside are only copied
   int64_t x_stride, index_stride, update_stride, out_stride;
 };
 
-template <class E>
+template <class E, ScatterReduction R>
 void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
   const auto& plan = stored_plan<ScatterElementsPlan>(call);
   const int64_t first = tile * plan.lines_per_tile,
                 end = std::min(first + plan.lines_per_tile, plan.lines.count);
+  const auto copy_element = [&](const Walk& walk, int64_t i) {
+    move_element<typename E::Stored>(bytes_of(call.outputs[0]) + walk[3] + i * plan.out_stride,
+                                     bytes_of(call.inputs[0]) + walk[0] + i * plan.x_stride);
+  };
+  const auto is_updated = [&](const Walk& walk) {
+    for (int64_t axis = 0; axis < plan.lines.rank; ++axis)
+      if (walk.index(axis) >= plan.update_sizes[axis]) return false;
+    return true;
+  };
+  const auto apply = [&](const Walk& walk, int64_t i) {
+    const std::byte* at = bytes_of(call.inputs[1]) + walk[1] + i * plan.index_stride;
+    const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.size);
+    if (index < 0) return;
+    combine<E, R>(bytes_of(call.outputs[0]) + walk[3] + index * plan.out_stride,
+                  bytes_of(call.inputs[2]) + walk[2] + i * plan.update_stride);
+  };
+  const bool copies = bytes_of(call.inputs[0]) != bytes_of(call.outputs[0]);
+  if (plan.lines_lie_together) {
+    const Walk start(plan.lines, first);
+    for (int64_t i = 0; copies && i < plan.size; ++i) {
+      Walk walk = start;
+      for (int64_t line = first; line < end; ++line, walk.next()) copy_element(walk, i);
+    }
+    for (int64_t i = 0; i < plan.updates; ++i) {
+      Walk walk = start;
+      for (int64_t line = first; line < end; ++line, walk.next())
+        if (is_updated(walk)) apply(walk, i);
+    }
+    return;
+  }
   Walk walk(plan.lines, first);
   for (int64_t line = first; line < end; ++line, walk.next()) {
-    const std::byte* x = bytes_of(call.inputs[0]) + walk[0];
-    std::byte* out = bytes_of(call.outputs[0]) + walk[3];
-    if (x != out)
-      for (int64_t i = 0; i < plan.size; ++i)
-        move_element<typename E::Stored>(out + i * plan.out_stride, x + i * plan.x_stride);
-    bool updated = true;
-    for (int64_t axis = 0; axis < plan.lines.rank; ++axis)
-      updated = updated && walk.index(axis) < plan.update_sizes[axis];
-    for (int64_t i = 0; i < plan.updates && updated; ++i) {
-      const std::byte* at = bytes_of(call.inputs[1]) + walk[1] + i * plan.index_stride;
-      const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.size);
-      if (index < 0) continue;
-      combine<E>(out + index * plan.out_stride, bytes_of(call.inputs[2]) + walk[2] + i * plan.update_stride,
-                 plan.reduction);
-    }
+    for (int64_t i = 0; copies && i < plan.size; ++i) copy_element(walk, i);
+    if (!is_updated(walk)) continue;
+    for (int64_t i = 0; i < plan.updates; ++i) apply(walk, i);
   }
 }
 
 // The axes that an index addresses ("places"), and the block of elements under one index.
-struct ScatterNdPlan {
+struct ScatterBlocksPlan {
   WalkSpace places;  // x, output
-  WalkSpace lines;   // indices, updates
+  WalkSpace lines;   // indices, updates, where the line's places begin in the output
   WalkSpace block;   // x, updates, output
-  int64_t reduction, wide_indices, components, component_stride;
+  int64_t wide_indices, components, component_stride;
   int64_t bounds[kMaxRank], out_strides[kMaxRank];
   int64_t block_per_tile;
   int64_t steps[3];  // bytes between the block's elements of each tensor where that is one number, else -1
@@ -74,7 +112,7 @@ struct ScatterNdPlan {
 
 // Elements [first, end) of one block: visit(offset in tensor `from`, offset in the output).
 template <class Visit>
-void for_each_of_block(const ScatterNdPlan& plan, int64_t first, int64_t end, int from, Visit visit) {
+void for_each_of_block(const ScatterBlocksPlan& plan, int64_t first, int64_t end, int from, Visit visit) {
   constexpr int kOutput = 2;
   const int64_t step = plan.steps[from], out_step = plan.steps[kOutput];
   if (step >= 0 && out_step >= 0) {
@@ -86,10 +124,10 @@ void for_each_of_block(const ScatterNdPlan& plan, int64_t first, int64_t end, in
 }
 
 // Where the line's index points in the output, null if outside.
-std::byte* addressed(const BoundCall& call, const ScatterNdPlan& plan, int64_t index_at) {
-  std::byte* to = bytes_of(call.outputs[0]);
+std::byte* addressed(const BoundCall& call, const ScatterBlocksPlan& plan, const Walk& line) {
+  std::byte* to = bytes_of(call.outputs[0]) + line[2];
   for (int64_t c = 0; c < plan.components; ++c) {
-    const std::byte* at = bytes_of(call.inputs[1]) + index_at + c * plan.component_stride;
+    const std::byte* at = bytes_of(call.inputs[1]) + line[0] + c * plan.component_stride;
     const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.bounds[c]);
     if (index < 0) return nullptr;
     to += index * plan.out_strides[c];
@@ -97,9 +135,9 @@ std::byte* addressed(const BoundCall& call, const ScatterNdPlan& plan, int64_t i
   return to;
 }
 
-template <class E>
-void run_scatter_nd(const BoundCall& call, int64_t tile, std::byte*) {
-  const auto& plan = stored_plan<ScatterNdPlan>(call);
+template <class E, ScatterReduction R>
+void run_scatter_blocks(const BoundCall& call, int64_t tile, std::byte*) {
+  const auto& plan = stored_plan<ScatterBlocksPlan>(call);
   using Stored = typename E::Stored;
   const int64_t first = tile * plan.block_per_tile;
   const int64_t end = std::min(first + plan.block_per_tile, plan.block.count);
@@ -115,17 +153,16 @@ void run_scatter_nd(const BoundCall& call, int64_t tile, std::byte*) {
   if (plan.lines.count == 0) return;
   Walk line(plan.lines, 0);
   for (int64_t n = 0; n < plan.lines.count; ++n, line.next()) {
-    std::byte* place = addressed(call, plan, line[0]);
+    std::byte* place = addressed(call, plan, line);
     if (place == nullptr) continue;
     const std::byte* update = updates + line[1];
-    for_each_of_block(plan, first, end, 1, [&](int64_t from, int64_t to) {
-      combine<E>(place + to, update + from, plan.reduction);
-    });
+    for_each_of_block(plan, first, end, 1,
+                      [&](int64_t from, int64_t to) { combine<E, R>(place + to, update + from); });
   }
 }
 
 // Tiles share out the elements of a block, so that updates of one element meet in one tile, in order.
-void split_block(BoundCall& call, ScatterNdPlan& plan) {
+void split_block(BoundCall& call, ScatterBlocksPlan& plan) {
   constexpr int64_t kLeast = 64, kWanted = 32768;  // elements
   const int64_t rows = std::max<int64_t>(1, plan.lines.count + plan.places.count);
   plan.block_per_tile = std::max(kLeast, kWanted / rows);
@@ -147,6 +184,41 @@ int64_t step_of(const WalkSpace& space, int tensor) {
   return step;
 }
 
+void run_blocks(BoundCall& call, ScatterBlocksPlan& plan, int64_t reduction) {
+  plan.wide_indices = call.inputs[1].dtype == DType::i64;
+  for (int t = 0; t < 3; ++t) plan.steps[t] = step_of(plan.block, t);
+  split_block(call, plan);
+  call.run = with_element_type(call.inputs[0].dtype, [&](auto e) {
+    return with_reduction(static_cast<ScatterReduction>(reduction), [&](auto r) -> RunTile {
+      return run_scatter_blocks<decltype(e), decltype(r)::value>;
+    });
+  });
+  store_plan(call, plan);
+}
+
+// An axis that the indices do not run along belongs to the block under an index. False: there is none, or it
+// is not whole.
+bool prepare_blocks(BoundCall& call, int axis) {
+  const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
+                  &out = call.outputs[0];
+  ScatterBlocksPlan plan = {};
+  for (int i = 0; i < x.rank; ++i) {
+    if (i != axis && indices.strides[i] == 0 && indices.sizes[i] == x.sizes[i]) {
+      plan.block.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(updates, i), byte_stride(out, i)});
+      continue;
+    }
+    plan.places.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(out, i)});
+    plan.lines.add_axis(indices.sizes[i], {byte_stride(indices, i), byte_stride(updates, i),
+                                           i == axis ? 0 : byte_stride(out, i)});
+  }
+  if (plan.block.count < 2) return false;
+  plan.components = 1;
+  plan.bounds[0] = x.sizes[axis];
+  plan.out_strides[0] = byte_stride(out, axis);
+  run_blocks(call, plan, call.params[1]);
+  return true;
+}
+
 void check_scatter(const BoundCall& call, std::string_view kernel, size_t params) {
   check_counts(call, kernel, 3, 3, params, 0);
   check_size(static_cast<int64_t>(call.outputs.size()), 1, kernel, "outputs");
@@ -162,7 +234,8 @@ void check_scatter(const BoundCall& call, std::string_view kernel, size_t params
     check_step(out.sizes[i] <= 1 || out.strides[i] != 0, kernel, "stride of the output", "not 0", 0);
   }
   const int64_t reduction = call.params[params - 1];
-  check_step(reduction >= kNone && reduction <= kMin, kernel, "reduction", "0 to 4", reduction);
+  check_step(reduction >= 0 && reduction <= static_cast<int64_t>(ScatterReduction::min), kernel, "reduction",
+             "0 to 4", reduction);
 }
 
 bool can_run_scatter(const Problem& p) {
@@ -192,13 +265,23 @@ void prepare_scatter_elements(BoundCall& call) {
     plan.lines.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(indices, i), byte_stride(updates, i),
                                      byte_stride(out, i)});
   }
+  if (prepare_blocks(call, axis)) return;
   plan.size = x.sizes[axis], plan.updates = indices.sizes[axis];
   plan.x_stride = byte_stride(x, axis), plan.out_stride = byte_stride(out, axis);
   plan.index_stride = byte_stride(indices, axis), plan.update_stride = byte_stride(updates, axis);
-  plan.reduction = call.params[1];
   plan.wide_indices = indices.dtype == DType::i64;
   plan.lines_per_tile = split_work(call, plan.lines.count, plan.size + plan.updates);
-  call.run = with_element_type(x.dtype, [](auto e) -> RunTile { return run_scatter_elements<decltype(e)>; });
+  const int64_t inner = plan.lines.rank == 0 ? 0 : plan.lines.strides[2][plan.lines.rank - 1];
+  plan.lines_lie_together = plan.lines.count > 1 && std::abs(inner) < std::abs(plan.update_stride);
+  if (plan.lines_lie_together && plan.lines_per_tile < kLinesTogether) {
+    plan.lines_per_tile = kLinesTogether;
+    call.tiles = ceil_div(plan.lines.count, kLinesTogether);
+  }
+  call.run = with_element_type(x.dtype, [&](auto e) {
+    return with_reduction(static_cast<ScatterReduction>(call.params[1]), [&](auto r) -> RunTile {
+      return run_scatter_elements<decltype(e), decltype(r)::value>;
+    });
+  });
   store_plan(call, plan);
 }
 
@@ -213,10 +296,10 @@ void prepare_scatter_nd(BoundCall& call) {
   const int64_t components = indices.sizes[indices.rank - 1];
   check_step(components <= x.rank, kKernel, "last axis of indices", "at most the rank of x", components);
   check_size(updates.rank, indices.rank - 1 + x.rank - components, kKernel, "rank of updates");
-  ScatterNdPlan plan = {};
+  ScatterBlocksPlan plan = {};
   for (int i = 0; i < indices.rank - 1; ++i) {
     check_size(updates.sizes[i], indices.sizes[i], kKernel, "size of updates");
-    plan.lines.add_axis(indices.sizes[i], {byte_stride(indices, i), byte_stride(updates, i)});
+    plan.lines.add_axis(indices.sizes[i], {byte_stride(indices, i), byte_stride(updates, i), 0});
   }
   for (int i = 0; i < x.rank; ++i) {
     if (i < components) {
@@ -231,12 +314,7 @@ void prepare_scatter_nd(BoundCall& call) {
   }
   plan.components = components;
   plan.component_stride = byte_stride(indices, indices.rank - 1);
-  plan.reduction = call.params[0];
-  plan.wide_indices = indices.dtype == DType::i64;
-  for (int t = 0; t < 3; ++t) plan.steps[t] = step_of(plan.block, t);
-  split_block(call, plan);
-  call.run = with_element_type(x.dtype, [](auto e) -> RunTile { return run_scatter_nd<decltype(e)>; });
-  store_plan(call, plan);
+  run_blocks(call, plan, call.params[0]);
 }
 
 }  // namespace aicf

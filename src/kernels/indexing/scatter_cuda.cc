@@ -1,6 +1,8 @@
 // CUDA rows of scatter_elements and scatter_nd.
 #include "kernels/indexing/scatter_cuda.h"
 
+#include <algorithm>
+
 #include "base/comma_list.h"
 #include "base/error.h"
 #include "kernels/indexing/copy_cuda.h"
@@ -11,17 +13,31 @@ namespace aicf {
 namespace {
 
 constexpr int32_t kScatterBlock = 256;
-constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
-constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
-
+constexpr int64_t kManyLines = 8192;                       // enough threads, each walking its updates
+constexpr int64_t kFewUpdates = 16;                        // per line: a walk is shorter than a sort
+constexpr int64_t kSortedInBlock = 2048;                   // updates
+constexpr int64_t kChunk = 128, kLongChunk = 32 * kChunk;  // of scatter.cuh
 CudaCode empty_code() {
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
   return code;
 }
 
-std::string reduction_of(const Dim& param) {
-  return std::to_string(param.require_constant("reduction of a scatter"));
+ScatterReduction reduction_of(const Dim& param) {
+  return static_cast<ScatterReduction>(param.require_constant("reduction of a scatter"));
+}
+std::string reduction_number(ScatterReduction reduction) {
+  return std::to_string(static_cast<int64_t>(reduction));
+}
+
+// What replaces is moved as bits.
+std::string element_type(DType dtype, ScatterReduction reduction) {
+  if (reduction == ScatterReduction::none) return "aicf::Bits<" + std::to_string(dtype_bytes(dtype)) + ">";
+  return std::string(cuda_type(dtype));
+}
+
+std::string pointer_text(const std::string& type, const std::string& name, bool constant) {
+  return "reinterpret_cast<" + std::string(constant ? "const " : "") + type + "*>(" + name + ")";
 }
 
 // A Scatter of this problem, `s`, in a kernel of so many threads.
@@ -39,108 +55,260 @@ std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, co
          ", I(" + params.expr(s.component_stride) + ")};\n";
 }
 
-void add_sorted_updates(CudaCode& code, const CudaProblem& problem, ScatterProblem s,
-                        const std::string& reduction) {
-  s.places.merge_axes();
-  s.block.merge_axes();
-  const CudaWindow &updates = problem.inputs[2], &out = problem.outputs[0];
-  std::vector<Dim> bases = {updates.offset, out.offset};
-  s.lines.merge_axes();
-  bases.insert(bases.end(), s.lines.strides[1].begin(), s.lines.strides[1].end());
-  bases.insert(bases.end(), s.places.strides[0].begin(), s.places.strides[0].end());
-  const int64_t unit = widest_unit(s.block, bases, dtype_bytes(out.dtype));
-  const Dim threads = s.lines.count() * floordiv(s.block.count(), Dim(unit));
-  const std::string item = sorted_item(problem, s);
-  code.workspace_bytes = sorted_bytes(problem, s);
-  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
-  add_sort(code, problem, s, 1);
-  CudaParams params;
-  const std::string scatter = scatter_text(problem, s, threads, params);
-  add_kernel(
-      code, problem, flat_launch("apply_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params),
-      scatter + "  aicf::apply_updates<" + reduction + ", " + item + ", " + std::to_string(kSortedTile) +
-          ", " + std::to_string(unit) + ">(s, static_cast<const " + item + "*>(workspace), in2, out0);\n");
+// `at` of a Fold.
+std::string at_text(const std::string& updates) {
+  return "  I inner[3] = {0, 0, 0};\n  s.block.locate(I(offset), inner);\n"
+         "  const auto at = [&](int64_t line) { return " +
+         updates + " + s.update(line) + inner[0]; };\n";
 }
 
-void add_update_lines(CudaCode& code, const CudaProblem& problem, size_t axis, const std::string& reduction) {
+// Elements that a thread can move as one, of the updates, the output and, if `with_x`, of x.
+int64_t scatter_unit(const CudaProblem& problem, const ScatterProblem& s, bool with_x) {
+  CudaWalk block(with_x ? 3 : 2);
+  block.sizes = s.block.sizes;
+  for (size_t tensor = 0; tensor < block.strides.size(); ++tensor)
+    block.strides[tensor] = s.block.strides[tensor];
+  const CudaWindow &updates = problem.inputs[2], &out = problem.outputs[0];
+  std::vector<Dim> bases = {updates.offset, out.offset};
+  const auto add_all = [&](const std::vector<Dim>& strides) {
+    bases.insert(bases.end(), strides.begin(), strides.end());
+  };
+  add_all(s.lines.strides[1]);
+  add_all(s.places.strides[0]);
+  if (with_x) {
+    bases.push_back(problem.inputs[0].offset);
+    add_all(s.places.strides[1]);
+  }
+  return widest_unit(block, bases, dtype_bytes(out.dtype));
+}
+
+bool is_one_element(const CudaWindow& x) {
+  return std::all_of(x.strides.begin(), x.strides.end(), [](const Dim& stride) { return stride == Dim(0); });
+}
+
+// `covers`: every element of the output lies in a block.
+CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool covers) {
+  s.lines.merge_axes();
+  const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
+  const bool in_place = problem.replaces(0), one = is_one_element(x);
+  bool copies = !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
+  copies = copies || (!in_place && !covers);
+  if (in_place || copies) {
+    s.places.strides[1] = s.places.strides[0];
+    s.block.strides[2] = s.block.strides[1];
+  }
+  s.places.merge_axes();
+  s.block.merge_axes();
+  const bool from_out = in_place || copies;
+  const int64_t unit = scatter_unit(problem, s, !one && !from_out);
+  const SortedUpdates updates =
+      sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out);
+  CudaCode code = empty_code();
+  code.workspace_bytes = updates.bytes;
+  if (copies) add_copy(code, problem, 0, "copy");
+  const std::string from = pointer_text(updates.type, "in2", true);
+  add_tables(code, problem, s, updates, 1, [&](CudaParams&) { return at_text(from); });
+  const Dim per_line = floordiv(s.block.count(), Dim(unit)),
+            threads = (from_out ? s.lines.count() : s.targets) * per_line;
+  CudaParams params;
+  std::string body = scatter_text(problem, s, threads, params) + tables_text(updates, params);
+  body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" +
+          (from_out ? "kInPlace"
+           : one    ? "kFromOne"
+                    : "kFromX") +
+          ", " + std::to_string(unit) + ">(s, sorted, " + params.expr(s.lines.count()) + ", " +
+          params.expr(s.targets) + ", starts, partials, long_partials, " +
+          (from_out ? pointer_text(updates.type, "out0", true) : pointer_text(updates.type, "in0", true)) +
+          ", " + from + ", " + pointer_text(updates.type, "out0", false) + ");\n";
+  add_kernel(code, problem,
+             flat_launch("apply_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params), body);
+  return code;
+}
+
+CudaCode lines_code(const CudaProblem& problem, size_t axis, ScatterReduction reduction,
+                    const char* function) {
   const CudaWindow &indices = problem.inputs[1], &updates = problem.inputs[2], &out = problem.outputs[0];
   CudaWalk lines(3);
   for (size_t i = 0; i < out.sizes.size(); ++i)
     if (i != axis) lines.add_axis(indices.sizes[i], {indices.strides[i], updates.strides[i], out.strides[i]});
   lines.merge_axes();
+  CudaCode code = empty_code();
   if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
+  const std::string type = element_type(out.dtype, reduction);
   CudaParams params;
   const std::string body = "  using I = " + std::string(index_type(problem, lines.count())) +
                            ";\n  const aicf::ScatterLines<I, " + std::to_string(lines.rank()) + "> s = {" +
                            walk_value(lines, params) + ", I(" + params.expr(indices.sizes[axis]) + "), I(" +
                            params.expr(indices.strides[axis]) + "), I(" + params.expr(updates.strides[axis]) +
                            "), I(" + params.expr(out.strides[axis]) + "), " + params.expr(out.sizes[axis]) +
-                           "};\n  aicf::scatter_lines<" + reduction + ">(s, in1, in2, out0, error);\n";
-  CudaLaunch launch = flat_launch("scatter_lines", blocks_for(lines.count(), 64), 64, params);
+                           "};\n  aicf::" + function + "<" + reduction_number(reduction) + ">(s, in1, " +
+                           pointer_text(type, "in2", true) + ", " + pointer_text(type, "out0", false) +
+                           ", error);\n";
+  CudaLaunch launch = flat_launch(function, blocks_for(lines.count(), 64), 64, params);
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
-}
-
-bool is_narrow(const CudaProblem& problem, const ScatterProblem& s) {
-  return is_narrow_item(upper_bound(s.targets, problem.ranges), upper_bound(s.lines.count(), problem.ranges));
+  return code;
 }
 
 }  // namespace
 
-std::string sorted_item(const CudaProblem& problem, const ScatterProblem& s) {
-  return is_narrow(problem, s) ? "aicf::NarrowItem" : "aicf::WideItem";
+SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s, DType dtype,
+                             ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts) {
+  const int64_t count = upper_bound(s.lines.count(), problem.ranges),
+                targets = upper_bound(s.targets, problem.ranges);
+  const bool half = is_half(dtype) && reduction != ScatterReduction::none;
+  SortedUpdates u;
+  u.reduction = reduction_number(reduction);
+  u.type = element_type(dtype, reduction);
+  u.value = half ? "float" : u.type;
+  u.value_bytes = half ? 4 : dtype_bytes(dtype);
+  u.unit = unit;
+  u.length = length;
+  u.has_starts = has_starts;
+  u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
+  u.in_block = count <= kSortedInBlock;
+  u.has_chunks = reduction != ScatterReduction::none && count > kChunk;
+  u.has_long_chunks = reduction != ScatterReduction::none && count > kLongChunk;
+  u.targets = s.targets;
+  const auto table = [&](const Dim& values, int64_t bytes) {
+    return ceildiv(values * Dim(bytes), Dim(16)) * Dim(16);
+  };
+  u.starts = u.sort.bytes();
+  u.partials = u.starts + (has_starts ? table(s.targets + Dim(1), u.sort.narrow ? 4 : 8) : Dim(0));
+  const auto windows = [&](bool any, int64_t chunk) {
+    return any ? table(ceildiv(s.lines.count(), Dim(chunk)) * length, u.value_bytes) : Dim(0);
+  };
+  u.long_partials = u.partials + windows(u.has_chunks, kChunk);
+  u.bytes = u.long_partials + windows(u.has_long_chunks, kLongChunk);
+  return u;
 }
 
-Dim sorted_bytes(const CudaProblem& problem, const ScatterProblem& s) {
-  return sort_buffer_bytes(Dim(1), s.lines.count(), is_narrow(problem, s));
+std::string tables_text(const SortedUpdates& u, CudaParams& params) {
+  const auto table = [&](const std::string& type, const std::string& name, const Dim& at) {
+    return "  " + type + "* " + name + " = reinterpret_cast<" + type + "*>(static_cast<char*>(workspace) + " +
+           params.expr(at) + ");\n";
+  };
+  const bool second = !u.in_block && u.sort.sorted() == 1;
+  return "  const " + u.item() + "* sorted = static_cast<const " + u.item() + "*>(workspace)" +
+         (second ? " + " + params.expr(u.sort.count) : "") + ";\n" +
+         table(u.sort.narrow ? "int32_t" : "int64_t", "starts", u.starts) +
+         table(u.value, "partials", u.partials) + table(u.value, "long_partials", u.long_partials);
 }
 
-void add_sort(CudaCode& code, const CudaProblem& problem, const ScatterProblem& s, size_t indices) {
-  const std::string item = sorted_item(problem, s), tile = std::to_string(kSortedTile);
-  const Dim count = s.lines.count();
-  CudaParams params;
-  const std::string scatter = scatter_text(problem, s, count * s.block.count(), params);
-  CudaLaunch sort = flat_launch("sort_targets", blocks_for(count, kSortedTile), kScatterBlock, params);
-  sort.reports_errors = true;
-  add_kernel(code, problem, std::move(sort),
-             scatter + "  aicf::sort_targets<" + item + ", " + tile + ">(s, in" + std::to_string(indices) +
-                 ", static_cast<" + item + "*>(workspace), error);\n");
-  add_merges(code, problem, Dim(1), count, kSortedTile, is_narrow(problem, s));
+void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem& s, const SortedUpdates& u,
+                size_t indices, const std::function<std::string(CudaParams&)>& at) {
+  const Dim count = s.lines.count(), threads = count * max(s.block.count(), Dim(1));
+  const auto reader = [&](CudaParams& params, bool reports) {
+    return scatter_text(problem, s, threads, params) + "  const auto read = [&](int64_t i) { return s.item<" +
+           u.item() + ", " + (reports ? "true" : "false") + ">(in" + std::to_string(indices) + ", i, " +
+           (reports ? "error" : "nullptr") + "); };\n";
+  };
+  if (u.in_block) {
+    int64_t tile = 64;
+    while (tile < upper_bound(count, problem.ranges)) tile *= 2;
+    CudaParams params;
+    const std::string body = reader(params, true) + "  aicf::sort_in_block<" + u.item() + ", " +
+                             std::to_string(tile) + ">(read, " + params.expr(count) + ", static_cast<" +
+                             u.item() + "*>(workspace));\n";
+    CudaLaunch sort = flat_launch("sort_targets", Dim(1), kScatterBlock, params);
+    sort.reports_errors = true;
+    add_kernel(code, problem, std::move(sort), body);
+  } else {
+    add_radix_sort(code, problem, u.sort, reader);
+  }
+  // Blocks that find starts, then those that fold chunks.
+  const Dim per_line = floordiv(u.length, Dim(u.unit)),
+            start_blocks = blocks_for(u.targets + Dim(1), kScatterBlock);
+  const auto fold_text = [&](CudaParams& params, int64_t chunk, const std::string& call) {
+    const std::string parts = params.expr(per_line), windows = params.expr(ceildiv(count, Dim(chunk)));
+    return "  if (flat < " + windows + " * " + parts + ") {\n  const int64_t window = flat / " + parts +
+           ", offset = (flat - window * " + parts + ") * " + std::to_string(u.unit) + ";\n" + call + "  }\n";
+  };
+  const std::string kinds = "<" + u.reduction + ", " + std::to_string(u.unit) + ", " + u.type + ">";
+  const std::string thread = "  int64_t flat = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;\n";
+  const auto blocks = [&](int64_t chunk) {
+    return blocks_for(ceildiv(count, Dim(chunk)) * per_line, kScatterBlock);
+  };
+  if (u.has_starts || u.has_chunks) {
+    CudaParams params;
+    std::string body = scatter_text(problem, s, threads, params) + tables_text(u, params) + thread;
+    Dim grid(0);
+    if (u.has_starts) {
+      body += "  if (blockIdx.x < " + params.expr(start_blocks) + ") {\n  aicf::find_start(sorted, " +
+              params.expr(count) + ", flat, " + params.expr(u.targets) + ", starts);\n  return;\n  }\n" +
+              "  flat -= " + params.expr(start_blocks * Dim(kScatterBlock)) + ";\n";
+      grid = start_blocks;
+    }
+    if (u.has_chunks) {
+      body += fold_text(params, kChunk,
+                        at(params) + "  aicf::fold_chunk" + kinds + "(sorted, " + params.expr(count) +
+                            ", window, at, partials, " + params.expr(u.length) + ", offset);\n");
+      grid = grid + blocks(kChunk);
+    }
+    add_kernel(code, problem, flat_launch("find_runs", grid, kScatterBlock, params), body);
+  }
+  if (u.has_long_chunks) {
+    CudaParams params;
+    const std::string body =
+        tables_text(u, params) + thread +
+        fold_text(params, kLongChunk,
+                  "  aicf::fold_long_chunk" + kinds + "(sorted, " + params.expr(count) +
+                      ", window, partials, long_partials, " + params.expr(u.length) + ", offset);\n");
+    add_kernel(code, problem, flat_launch("fold_long_chunks", blocks(kLongChunk), kScatterBlock, params),
+               body);
+  }
 }
 
+// An axis that the indices do not run along belongs to the block under an index.
 CudaCode generate_scatter_elements(const CudaProblem& problem) {
-  const CudaWindow &indices = problem.inputs[1], &updates = problem.inputs[2], &out = problem.outputs[0];
+  const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &updates = problem.inputs[2],
+                   &out = problem.outputs[0];
   const size_t axis = cuda_axis(problem, out);
-  const std::string reduction = reduction_of(problem.params[1]);
-  CudaCode code = empty_code();
+  const ScatterReduction reduction = reduction_of(problem.params[1]);
   Dim line_count(1);
   for (size_t i = 0; i < out.sizes.size(); ++i)
     if (i != axis) line_count = line_count * indices.sizes[i];
-  if (upper_bound(line_count, problem.ranges) >= kManyLines ||
-      upper_bound(indices.sizes[axis], problem.ranges) <= kFewUpdates) {
-    add_update_lines(code, problem, axis, reduction);
-    return code;
-  }
-  const std::vector<Dim> logical = row_major_strides(out.sizes);
+  const int64_t per_line = upper_bound(indices.sizes[axis], problem.ranges);
+  if (per_line <= kFewUpdates) return lines_code(problem, axis, reduction, "scatter_short_lines");
+  // In whatever order.
+  const bool exact =
+      !is_float(out.dtype) || (reduction != ScatterReduction::add && reduction != ScatterReduction::mul);
+  if (upper_bound(line_count, problem.ranges) >= kManyLines &&
+      (exact || (!is_half(out.dtype) && per_line <= kChunk)))
+    return lines_code(problem, axis, reduction, "scatter_lines");
+  const auto in_block = [&](size_t i) {
+    return i != axis && (indices.strides[i] == Dim(0) || indices.sizes[i] == Dim(1));
+  };
+  Shape placed;
+  for (size_t i = 0; i < out.sizes.size(); ++i)
+    if (!in_block(i)) placed.push_back(out.sizes[i]);
+  const std::vector<Dim> logical = row_major_strides(placed);
   ScatterProblem s;
+  bool covers = true;
+  size_t place = 0;
   for (size_t i = 0; i < out.sizes.size(); ++i) {
+    if (in_block(i)) {
+      s.block.add_axis(indices.sizes[i], {updates.strides[i], out.strides[i], x.strides[i]});
+      covers = covers && indices.sizes[i] == out.sizes[i];
+      continue;
+    }
     s.lines.add_axis(indices.sizes[i],
-                     {indices.strides[i], updates.strides[i], i == axis ? Dim(0) : logical[i]});
-    s.places.add_axis(out.sizes[i], {out.strides[i]});
+                     {indices.strides[i], updates.strides[i], i == axis ? Dim(0) : logical[place]});
+    s.places.add_axis(out.sizes[i], {out.strides[i], x.strides[i]});
+    if (i == axis) s.target_steps = {logical[place]};
+    ++place;
   }
   s.bounds = {out.sizes[axis]};
-  s.target_steps = {logical[axis]};
-  s.targets = element_count(out.sizes);
-  add_sorted_updates(code, problem, std::move(s), reduction);
-  return code;
+  s.targets = element_count(placed);
+  return sorted_code(problem, std::move(s), reduction, covers);
 }
 
 CudaCode generate_scatter_nd(const CudaProblem& problem) {
-  const CudaWindow &indices = problem.inputs[1], &updates = problem.inputs[2], &out = problem.outputs[0];
+  const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &updates = problem.inputs[2],
+                   &out = problem.outputs[0];
   const size_t index_rank = indices.sizes.size() - 1;
   const auto components =
       static_cast<size_t>(indices.sizes.back().require_constant("components of scatter_nd's indices"));
-  CudaCode code = empty_code();
   ScatterProblem s;
   for (size_t i = 0; i < index_rank; ++i)
     s.lines.add_axis(indices.sizes[i], {indices.strides[i], updates.strides[i], Dim(0)});
@@ -150,13 +318,13 @@ CudaCode generate_scatter_nd(const CudaProblem& problem) {
   s.targets = element_count(indexed);
   for (size_t i = 0; i < out.sizes.size(); ++i) {
     if (i < components)
-      s.places.add_axis(out.sizes[i], {out.strides[i]});
+      s.places.add_axis(out.sizes[i], {out.strides[i], x.strides[i]});
     else
-      s.block.add_axis(out.sizes[i], {updates.strides[index_rank + i - components], out.strides[i]});
+      s.block.add_axis(out.sizes[i],
+                       {updates.strides[index_rank + i - components], out.strides[i], x.strides[i]});
   }
   s.component_stride = indices.strides.back();
-  add_sorted_updates(code, problem, std::move(s), reduction_of(problem.params[0]));
-  return code;
+  return sorted_code(problem, std::move(s), reduction_of(problem.params[0]), true);
 }
 
 }  // namespace aicf

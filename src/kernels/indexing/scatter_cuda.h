@@ -1,29 +1,49 @@
-// How updates are brought into the order of the places that they go to (indexing/scatter.cuh): launches that
-// scatters share with regions that add up the rows of one themselves.
+// How updates are brought into the order of the places that they go to (indexing/scatter.cuh), and long runs
+// of them are cut: launches that scatters share with regions that add up the rows of one themselves.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "kernels/cuda_walk.h"
+#include "kernels/indexing/reduction.h"
+#include "kernels/order/radix_cuda.h"
 
 namespace aicf {
 
-inline constexpr int64_t kSortedTile = 2048;  // items that a block sorts
-
 // What scatter.cuh's Scatter is told.
 struct ScatterProblem {
-  CudaWalk lines{3}, places{1}, block{2};
+  CudaWalk lines{3}, places{2}, block{3};
   std::vector<Dim> bounds, target_steps;
   Dim component_stride, targets;
 };
 
-// The type of an item of the sort, and the bytes at the workspace's beginning that hold two arrays of them:
-// merge_passes() of order/sort.cuh says which one the sort ends in.
-std::string sorted_item(const CudaProblem& problem, const ScatterProblem& s);
-Dim sorted_bytes(const CudaProblem& problem, const ScatterProblem& s);
-// Appends the launches of the sort; input `indices` of the problem says where updates go. Its errors are
-// those of the scatter. The code must include indexing/scatter.cuh, and know its workspace.
-void add_sort(CudaCode& code, const CudaProblem& problem, const ScatterProblem& s, size_t indices);
+// Updates in the order of their targets, and the tables of their runs, in the workspace.
+struct SortedUpdates {
+  std::string reduction;
+  std::string type, value;  // of an update's elements, and what they are combined as
+  int64_t value_bytes = 0;
+  int64_t unit = 1;  // elements that a thread combines
+  Dim length;        // of a block
+  bool has_starts = true;
+  RadixSort sort;
+  bool in_block = false;  // few: one block sorts them
+  bool has_chunks = false, has_long_chunks = false;
+  Dim targets, starts, partials, long_partials, bytes;  // where tables begin, in bytes
+
+  std::string item() const { return sort.narrow ? "aicf::NarrowItem" : "aicf::WideItem"; }
+};
+SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s, DType dtype,
+                             ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts);
+
+// Text that defines `sorted`, `starts`, `partials` and `long_partials`.
+std::string tables_text(const SortedUpdates& updates, CudaParams& params);
+// Appends the launches that fill the tables. Input `indices` of the problem says where updates go; errors are
+// those of the scatter. `at` is text that defines the function of that name of scatter.cuh's Fold, for the
+// elements at `inner` of a block. The code must include indexing/scatter.cuh, and know its workspace.
+void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem& s,
+                const SortedUpdates& updates, size_t indices,
+                const std::function<std::string(CudaParams&)>& at);
 
 }  // namespace aicf

@@ -103,16 +103,16 @@ class FlatWriter : public TileWriter {
     if (added_ == nullptr) return "";
     const size_t view = added_->view;
     const std::string element = memory_type(view), x = "x" + std::to_string(view) + "[k]",
-                      row = offset_text(space_.views.size() - 1),
-                      length = offsets_.number(space_.views[view].strides[0]);
-    const std::string from = "Index(sorted[i].index()) * " + length + " + (" + offset_text(view) + " - " +
-                             row + " * " + length + ")";
-    return "#pragma unroll\nfor (int v = 0; v < kVector; ++v) " + x + ".at[v] = aicf::Element<" + element +
-           ">::store(0);\nfor (int32_t i = starts[" + row + "], end = starts[" + row +
-           " + 1]; i < end; ++i) {\naicf::tile::Vec<" + element + ", kVector> update;\n" +
-           load_text(view, axis_, "update", from, tail_ ? "length - c" : "") +
-           "#pragma unroll\nfor (int v = 0; v < kVector; ++v) " + x +
-           ".at[v] = aicf::combined_element<aicf::kAdd>(" + x + ".at[v], update.at[v]);\n}\n";
+                      row = offset_text(space_.views.size() - 1);
+    return "const int64_t row = " + row + ", row_length = " + offsets_.number(space_.views[view].strides[0]) +
+           ", inner = " + offset_text(view) + " - row * row_length;\naicf::Fold<aicf::kAdd, kVector, " +
+           element +
+           "> sum;\n#pragma unroll\nfor (int v = 0; v < kVector; ++v) sum.value[v] = 0;\n"
+           "sum.add_run(sorted, starts[row], starts[row + 1], [&](int64_t line) { return " +
+           operand(view) +
+           " + line * row_length + inner; }, partials + inner, long_partials + inner, row_length);\n"
+           "#pragma unroll\nfor (int v = 0; v < kVector; ++v) " +
+           x + ".at[v] = aicf::Element<" + element + ">::store(sum.value[v]);\n";
   }
 
   std::string declarations() {

@@ -7,8 +7,6 @@
 namespace aicf {
 namespace {
 
-constexpr int32_t kCountBlock = 256;
-
 // Of updates [indices' axes but the last…, row] that go to rows of `out`, one index each.
 ScatterProblem scatter_of(const CudaWindow& indices, const CudaWindow& out) {
   ScatterProblem s;
@@ -31,6 +29,13 @@ CudaWindow numbers_of_rows(const CudaWindow& out) {
   rows.sizes[0] = out.sizes[0];
   rows.strides[0] = Dim(1);
   return rows;
+}
+
+// Elements of a row that move as one, of rows that lie one behind the other.
+int64_t unit_of_rows(const CudaWindow& rows, const Dim& length) {
+  CudaWalk row(1);
+  row.add_axis(length, {Dim(1)});
+  return widest_unit(row, {rows.offset}, dtype_bytes(rows.dtype));
 }
 
 }  // namespace
@@ -56,25 +61,19 @@ CudaCode generate_tile_scattered(const CudaProblem& problem) {
   const Dim elements = s.lines.count() * space.views[rows.view].strides[0];  // of the updates
   space.wide = space.wide || upper_bound(elements, ranges_of(problem)) > INT32_MAX / 2;
 
-  const std::string item = sorted_item(problem, s);
+  const Dim length = space.views[rows.view].strides[0];
+  const SortedUpdates updates =
+      sorted_updates(problem, s, problem.inputs[rows.view].dtype, ScatterReduction::add, length,
+                     unit_of_rows(problem.inputs[rows.view], length), true);
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
-  const Dim starts = sorted_bytes(problem, s);
-  code.workspace_bytes = starts + (out.sizes[0] + Dim(1)) * Dim(4);
-  add_sort(code, problem, s, problem.inputs.size() - 1);
-  const auto tables = [&](CudaParams& params) {
-    return "const " + item + "* sorted = aicf::sorted_items<" + item + ", " + std::to_string(kSortedTile) +
-           ">(workspace, " + params.expr(s.lines.count()) +
-           ");\nint32_t* starts = reinterpret_cast<int32_t*>(static_cast<char*>(workspace) + " +
-           params.expr(starts) + ");\n";
-  };
-  CudaParams params;
-  const std::string count = tables(params) + "  aicf::count_before(sorted, " + params.expr(s.lines.count()) +
-                            ", " + params.expr(out.sizes[0]) + ", starts);\n";
-  add_kernel(code, problem,
-             flat_launch("count_before", blocks_for(out.sizes[0] + Dim(1), kCountBlock), kCountBlock, params),
-             count);
-  rows.tables = tables;
+  code.workspace_bytes = updates.bytes;
+  const std::string from = "in" + std::to_string(rows.view);
+  add_tables(code, problem, s, updates, problem.inputs.size() - 1, [&](CudaParams& params) {
+    return "  const auto at = [&](int64_t line) { return " + from + " + line * " + params.expr(length) +
+           " + offset; };\n";
+  });
+  rows.tables = [&](CudaParams& params) { return tables_text(updates, params); };
   CudaCode flat = generate_tile_flat(region, space, &rows);
   code.source += flat.source;
   code.launches.push_back(flat.launches[0]);

@@ -66,8 +66,7 @@ std::vector<CudaWindow> all_windows(const CudaProblem& problem);
 
 // The operand `view` of a pointwise region is what rows of updates add up to from zero. Of `kernel` that
 // operand is the updates, one row behind the other; the last view of the space is the number of the row.
-// `tables` is text that
-// defines `sorted`, the updates in the order of their rows, and `starts`, where each row's begin.
+// `tables` is the text of tables_text() (scatter_cuda.h).
 struct AddedRows {
   const CudaProblem* kernel = nullptr;
   size_t view = 0;

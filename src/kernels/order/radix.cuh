@@ -1,0 +1,136 @@
+// Sorts items (key, index) by key, items of one key as they come: a radix sort from the lowest digit on (Satish,
+// Harris, Garland: "Designing efficient sorting algorithms for manycore GPUs", 2009). A pass is three launches: every
+// block counts the digits of its tile, the counts of a digit are added up over the blocks, every block puts its items
+// in their places. `read(i)` gives item i. An item of all ones sorts last: no key has all its digits set.
+#pragma once
+
+#include "order/sort.cuh"
+
+namespace aicf {
+
+constexpr int kRadixThreads = 256, kRadixWarps = kRadixThreads / 32;
+
+template <int kShift, int kBits, class Item>
+__device__ __forceinline__ uint32_t digit_of(const Item& item) {
+  return uint32_t(item.key() >> kShift) & ((1u << kBits) - 1);
+}
+
+// The sum of the values of the threads before, and of all.
+template <class V>
+struct Before {
+  V sum, all;
+};
+template <class V>
+__device__ __forceinline__ Before<V> sum_before(V value, V (&warps)[kRadixWarps]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  V sum = value;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const V other = __shfl_up_sync(0xffffffffu, sum, step);
+    if (lane >= step) sum += other;
+  }
+  if (lane == 31) warps[warp] = sum;
+  __syncthreads();
+  V ahead = 0, all = 0;
+#pragma unroll
+  for (int w = 0; w < kRadixWarps; ++w) {
+    if (w == warp) ahead = all;
+    all += warps[w];
+  }
+  __syncthreads();
+  return {ahead + sum - value, all};
+}
+
+// counts[digit][block]
+template <int kItems, int kShift, int kBits, class Count, class Read>
+__device__ __forceinline__ void count_digits(const Read& read, int64_t count, Count* counts) {
+  constexpr int kDigits = 1 << kBits;
+  __shared__ uint32_t seen[kDigits];
+  for (int digit = threadIdx.x; digit < kDigits; digit += kRadixThreads) seen[digit] = 0;
+  __syncthreads();
+  const int64_t first = int64_t(blockIdx.x) * (kRadixThreads * kItems) + threadIdx.x;
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) {
+    const int64_t i = first + n * kRadixThreads;
+    if (i < count) atomicAdd(&seen[digit_of<kShift, kBits>(read(i))], 1u);
+  }
+  __syncthreads();
+  for (int digit = threadIdx.x; digit < kDigits; digit += kRadixThreads)
+    counts[int64_t(digit) * gridDim.x + blockIdx.x] = seen[digit];
+}
+
+// One block per digit: counts become those of the blocks before, totals[digit] their sum.
+template <class Count>
+__device__ __forceinline__ void add_counts(Count* counts, int64_t blocks, Count* totals) {
+  __shared__ Count warps[kRadixWarps];
+  Count* of_digit = counts + int64_t(blockIdx.x) * blocks;
+  Count carry = 0;
+  for (int64_t first = 0; first < blocks; first += kRadixThreads) {
+    const int64_t i = first + threadIdx.x;
+    const Before<Count> before = sum_before<Count>(i < blocks ? of_digit[i] : 0, warps);
+    if (i < blocks) of_digit[i] = carry + before.sum;
+    carry += before.all;
+  }
+  if (threadIdx.x == 0) totals[blockIdx.x] = carry;
+}
+
+// A warp's items are neighbours, 32 of them at a time. They go to shared memory in their order first, from where runs of
+// one digit leave together.
+template <int kItems, int kShift, int kBits, class Item, class Count, class Read>
+__device__ __forceinline__ void place_items(const Read& read, int64_t count, const Count* counts, const Count* totals,
+                                            Item* to) {
+  constexpr int kDigits = 1 << kBits, kTile = kRadixThreads * kItems;
+  static_assert(kDigits <= kRadixThreads, "a thread has one digit at most");
+  __shared__ Item items[kTile];
+  __shared__ uint32_t places[kRadixWarps][kDigits], warp_sums[kRadixWarps];
+  __shared__ Count bases[kDigits], warp_totals[kRadixWarps];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t tile = int64_t(blockIdx.x) * kTile, first = tile + warp * (32 * kItems) + lane;
+  for (int digit = lane; digit < kDigits; digit += 32) places[warp][digit] = 0;
+  Item mine[kItems];
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) mine[n] = first + n * 32 < count ? read(first + n * 32) : Item::last();
+  const bool has_digit = threadIdx.x < kDigits;
+  const Count total = has_digit ? totals[threadIdx.x] : 0;
+  const Count before_block = has_digit ? counts[int64_t(threadIdx.x) * gridDim.x + blockIdx.x] : 0;
+  __syncwarp();
+  uint32_t ranks[kItems];
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) {
+    uint32_t& placed = places[warp][digit_of<kShift, kBits>(mine[n])];
+    const uint32_t equal = __match_any_sync(0xffffffffu, digit_of<kShift, kBits>(mine[n]));
+    const uint32_t before = __popc(equal & ((1u << lane) - 1)), placed_before = placed;
+    __syncwarp();
+    if (before == 0) placed = placed_before + __popc(equal);
+    __syncwarp();
+    ranks[n] = placed_before + before;
+  }
+  __syncthreads();
+  uint32_t in_tile = 0;
+  if (has_digit)
+    for (int w = 0; w < kRadixWarps; ++w) {
+      const uint32_t of_warp = places[w][threadIdx.x];
+      places[w][threadIdx.x] = in_tile;
+      in_tile += of_warp;
+    }
+  const uint32_t start = sum_before(in_tile, warp_sums).sum;
+  const Count base = sum_before(total, warp_totals).sum;
+  if (has_digit) {
+    for (int w = 0; w < kRadixWarps; ++w) places[w][threadIdx.x] += start;
+    bases[threadIdx.x] = base + before_block - start;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) items[places[warp][digit_of<kShift, kBits>(mine[n])] + ranks[n]] = mine[n];
+  __syncthreads();
+  const int64_t left = count - tile;
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) {
+    const int i = n * kRadixThreads + threadIdx.x;
+    if (i >= left) break;
+    const Item item = items[i];
+    to[Count(bases[digit_of<kShift, kBits>(item)] + i)] = item;
+  }
+}
+
+}  // namespace aicf

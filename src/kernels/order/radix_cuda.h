@@ -1,0 +1,31 @@
+// Launches that sort items by their keys (order/radix.cuh).
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "kernels/cuda_walk.h"
+
+namespace aicf {
+
+// How `count` items are sorted whose keys are at most `largest_key`, those left out being all ones.
+struct RadixSort {
+  Dim count;
+  bool narrow = true;  // items and counts (is_narrow_item)
+  int passes = 1, bits = 1;
+  int64_t tile = 1024;  // items that a block places
+
+  Dim blocks() const { return blocks_for(count, tile); }
+  // Of the workspace, from its beginning: two arrays of items, and what the passes count.
+  Dim bytes() const;
+  // The array, of two, that the sort ends in.
+  int sorted() const { return passes % 2 == 0 ? 1 : 0; }
+};
+RadixSort radix_sort(const CudaProblem& problem, const Dim& count, int64_t largest_key, bool narrow);
+
+// Appends the launches. `reader` is text that defines `read`, which makes item i; `reports` says whether it
+// may use `error`, once for each item. The code must include order/radix.cuh, and know its workspace.
+void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort& sort,
+                    const std::function<std::string(CudaParams&, bool reports)>& reader);
+
+}  // namespace aicf
