@@ -201,6 +201,7 @@ TEST(JoinSums, OfTheOperandsOfAGroup) {
   const Step& group = steps_of(joined)[0];
   EXPECT_TRUE(is_group(group));
   EXPECT_EQ(group.outputs.size(), 4u + 3u);
+  EXPECT_NE(group.origin.find("reduce_sum"), std::string::npos) << group.origin;
   EXPECT_EQ(group.variant, std::find_if(steps_of(apart).begin(), steps_of(apart).end(), is_group)->variant);
   // Of few rows they are read again in no time.
   const Artifact few = artifact_of(weight_gradients(DType::bf16, {512, 1024, 768}, 4), "sm_90", true);
