@@ -28,6 +28,7 @@ NO_TORCH_FORM = {
     "stop_gradient": "computes nothing",
     "attention_lse": "torch returns no logsumexp",
     "attention_backward": "the gradient of attention",
+    "conv_weight_gradient": "the gradient of conv",
     "rope_append": "a cache is a state",
     "linear_cross_entropy_backward": "the gradient of linear_cross_entropy",
 }

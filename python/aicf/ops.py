@@ -45,6 +45,7 @@ __all__ = [
     "concat",
     "conv",
     "conv_transpose",
+    "conv_weight_gradient",
     "cos",
     "cosh",
     "cross_entropy",
@@ -1397,6 +1398,36 @@ def attention_backward(
             "window": window,
         },
     )
+
+
+def conv_weight_gradient(
+    x: TensorLike,
+    dy: TensorLike,
+    *,
+    kernel: Sequence[int | str | Dim],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    groups: int = 1,
+) -> SymTensor:
+    """the gradient of conv's w [M, C/groups, kernel...] from its x [N, C, spatial...] and the gradient dy
+    [N, M, positions...] of its result over the same attributes; positions that dy lacks at the end of an
+    axis count as 0.
+
+    Dtypes: x: T, dy: T → T; T: float.
+    Shape: rule conv_weight_gradient.
+    """
+    return apply(
+        "conv_weight_gradient",
+        [x, dy],
+        {
+            "kernel": kernel,
+            "strides": strides,
+            "pads": pads,
+            "dilations": dilations,
+            "groups": groups,
+        },
+    )[0]
 
 
 def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, *, interleaved: bool = False) -> SymTensor:

@@ -34,6 +34,14 @@ std::string conv(const std::string& dtype, int64_t channels, int64_t outputs, in
          "} : " + dims("B, " + m + ", 9, 7") + "\n";
 }
 
+std::string weight_gradient(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups) {
+  const auto maps = [&](int64_t count) { return dtype + "[4, " + std::to_string(count) + ", 9, 8]"; };
+  return "(%a: " + maps(channels) + ", %g: " + maps(outputs) +
+         ") {\n %y = conv_weight_gradient(%a, %g) {kernel = [3, 3], " + kConv2d +
+         ", groups = " + std::to_string(groups) + "} : " + dtype + "[" + std::to_string(outputs) + ", " +
+         std::to_string(channels / groups) + ", 3, 3]\n";
+}
+
 std::string matmul(const std::string& x, const std::string& result, int64_t k, int64_t n) {
   const std::string sk = std::to_string(k), sn = std::to_string(n);
   return "(%x: " + x + "[B, " + sk + "], %w: " + x + "[" + sk + ", " + sn +
@@ -189,6 +197,10 @@ std::vector<Named> cuda_cases() {
       {"conv_mma", conv("bf16", 512, 64, 1), 4608, Against::kTerms, true, 0, "conv_w_channels_last"},
       {"conv_simt", conv("f32", 6, 8, 2), 27},
       {"conv_depthwise", conv("f16", 16, 16, 16), 9},
+      {"weight_gradient_wgmma", weight_gradient("bf16", 40, 72, 1), 4 * 9 * 8},
+      {"weight_gradient_wgmma", weight_gradient("f16", 24, 36, 6), 4 * 9 * 8},
+      {"weight_gradient_depthwise", weight_gradient("f32", 17, 17, 17), 4 * 9 * 8},
+      {"weight_gradient_depthwise", weight_gradient("bf16", 32, 32, 32), 4 * 9 * 8},
       {"attention_simt", attention("f32", 65, 40), 65, Against::kLargest},
       {"attention_simt", decode("f32", 2048, 64), 2048, Against::kLargest},
       {"attention_mma", attention("f16", 333, 64), 333, Against::kLargest},

@@ -37,6 +37,7 @@ enum class WorkForm : uint8_t {
   kAttentionBackward,
   kConv,
   kConvTranspose,
+  kConvWeightGradient,
   kGather,          // rows of the first operand, by indices
   kPad,             // some of the first operand's elements
   kScatter,         // the first operand stays where it is

@@ -11,12 +11,13 @@
 
 #include "kernels/attention/cuda/attention_way.h"
 #include "kernels/conv/cuda/conv_way.h"
+#include "kernels/conv/cuda/weight_gradient_way.h"
 #include "kernels/matmul/cuda/matmul_way.h"
 
 namespace aicf {
 
 // Nothing: the row has one way, or chooses.
-using Way = std::variant<std::monostate, MatmulWay, ConvWay, AttentionWay>;
+using Way = std::variant<std::monostate, MatmulWay, ConvWay, AttentionWay, WeightGradientWay>;
 
 inline bool is_named(const Way& way) { return !std::holds_alternative<std::monostate>(way); }
 

@@ -79,12 +79,19 @@ void add_attention(Texts& texts) {
   texts.add(Way(AttentionWay{AttentionUnit::kSplit, 16, 64, 8}));
 }
 
+void add_weight_gradients(Texts& texts) {
+  for (const auto& [m, n] :
+       std::vector<std::pair<int, int>>{{256, 128}, {128, 128}, {128, 64}, {64, 128}, {64, 64}})
+    for (const int parts : {1, 2, 29, 256}) texts.add(Way(WeightGradientWay{m, n, parts}));
+}
+
 Texts all_texts() {
   Texts texts;
   texts.add(Way());
   add_products(texts);
   add_convolutions(texts);
   add_attention(texts);
+  add_weight_gradients(texts);
   return texts;
 }
 
@@ -143,6 +150,8 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   EXPECT_FALSE(fault_of(MatmulWay{.split = {SplitKind::none, 2}}).empty());
   EXPECT_FALSE(fault_of(ConvWay{ConvLoads::tma, {.unit = MatmulUnit::mma}}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{AttentionUnit::kMma, 64, 64, 8}).empty());
+  EXPECT_FALSE(fault_of(WeightGradientWay{256, 64, 1}).empty());
+  EXPECT_FALSE(fault_of(WeightGradientWay{128, 128, 0}).empty());
 }
 
 // What records, callers and files of measurements hold from before.

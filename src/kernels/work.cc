@@ -138,6 +138,8 @@ double flops_of(WorkForm form, const std::vector<TensorArg>& inputs, const Tenso
       return inputs.size() < 2 ? 0 : 2 * all_elements(x) * filter_elements(inputs, params);
     case WorkForm::kConv:
       return inputs.size() < 2 ? 0 : 2 * conv_products(inputs, out, params);
+    case WorkForm::kConvWeightGradient:  // as of the convolution from x and w to dy
+      return inputs.size() < 2 ? 0 : 2 * conv_products({x, out}, inputs[1], params);
     default:
       return 0;
   }

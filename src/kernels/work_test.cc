@@ -124,6 +124,14 @@ TEST(Work, TransposedConvolutionsCountFromTheirInput) {
             2.0 * 2 * 6 * 5 * 4 * 3);
 }
 
+TEST(Work, WeightGradientsCountWhatTheirConvolutionDoes) {
+  const TensorArg x = dense(DType::f32, {2, 6, 9}), w = dense(DType::f32, {4, 3, 3}),
+                  dy = dense(DType::f32, {2, 4, 5});
+  const std::vector<int64_t> params = {1, 2, 0, 2, 1, 1, 1};
+  EXPECT_EQ(work_of(facts_of("weight_gradient_wgmma").work, {x, dy}, {w}, params).flops,
+            work_of(facts_of("conv_mma").work, {x, w}, {dy}, params).flops);
+}
+
 TEST(Work, ProductsCountEveryMatrix) {
   const TensorArg x = dense(DType::f16, {3, 32, 64}), y = dense(DType::f16, {64, 16}),
                   out = dense(DType::f16, {3, 32, 16});

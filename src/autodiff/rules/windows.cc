@@ -1,6 +1,6 @@
 // Convolutions and pooling. The gradient of conv's input is a convolution of dy with the kernel turned round
 // (or conv_transpose, where padding exceeds what that can express); of conv_transpose's, conv; the gradient
-// of the weights is a convolution with batch and channels exchanged, strides and dilations too.
+// of the weights is conv_weight_gradient.
 #include <algorithm>
 
 #include "autodiff/vjp.h"
@@ -89,12 +89,6 @@ ValueId input_gradient(const Vjp& v, const Windows& windows, const Shape& full, 
                {"groups", groups}});
 }
 
-Ints swapped(size_t rank) {
-  Ints perm = axes_from(0, static_cast<int64_t>(rank));
-  std::swap(perm[0], perm[1]);
-  return perm;
-}
-
 // Kernels of one element over all of x, in f32 or wider: one product for each image.
 bool is_product(const Vjp& v, const Windows& windows, ValueId x, ValueId dy, const Shape& w) {
   const auto all = [](const Ints& values, int64_t wanted) {
@@ -118,31 +112,17 @@ ValueId product_weight_gradient(Emitter& e, ValueId x, ValueId dy, const Shape& 
 }
 
 // Gradient of the weights w [M, C/groups, kernel...] of conv from its input x [N, C, size...] and the
-// gradient dy [N, M, positions...] of its result: the channels of a group become the batch, the batch the
-// summed channels.
+// gradient dy [N, M, positions...] of its result.
 ValueId weight_gradient(const Vjp& v, ValueId x, ValueId dy, const Shape& w) {
   Emitter& e = v.e;
   const Windows windows = windows_of(v.attrs());
   if (is_product(v, windows, x, dy, w)) return product_weight_gradient(e, x, dy, w);
-  const int64_t groups = v.attrs().get_int("groups");
-  const Shape shape = e.shape(x);
-  Shape split = shape, merged = shape;
-  split[1] = w[1];
-  split.insert(split.begin() + 1, Dim(groups));
-  merged[0] = w[1];
-  merged[1] = Dim(groups) * shape[0];
-  Ints exchange = axes_from(0, static_cast<int64_t>(split.size()));
-  std::swap(exchange[0], exchange[2]);
-  const ValueId rows = e.reshape(permute(e, e.reshape(x, split), exchange), merged);
-  const Ints swap = swapped(shape.size());
-  const ValueId sums = e.op(Op::conv, {rows, permute(e, dy, swap)},
-                            {{"strides", windows.dilations},
-                             {"pads", windows.pads},
-                             {"dilations", windows.strides},
-                             {"groups", groups}});
-  Shape limits = w;
-  std::swap(limits[0], limits[1]);
-  return permute(e, cut(e, sums, Shape(w.size(), Dim(0)), limits), swap);
+  return e.op(Op::conv_weight_gradient, {x, dy},
+              {{"kernel", Shape(w.begin() + 2, w.end())},
+               {"strides", windows.strides},
+               {"pads", windows.pads},
+               {"dilations", windows.dilations},
+               {"groups", v.attrs().get_int("groups")}});
 }
 
 ValueId bias_gradient(const Vjp& v) {

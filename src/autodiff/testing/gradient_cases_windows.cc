@@ -187,6 +187,10 @@ void add_convolutions(Cases& cases) {
                    {x({0, 2, 5}), x({3, 2, 3}), x({3})},
                    windows({1}, {1, 1}, {1}),
                    {{0, "n"}}});
+  cases.push_back({"conv_weight_gradient",
+                   Op::conv_weight_gradient,
+                   {x({2, 4, 7, 9}), x({2, 6, 4, 9})},
+                   with(groups(windows({2, 1}, {1, 1, 1, 1}, {1, 1}), 2), "kernel", Shape{Dim(3), Dim(3)})});
 }
 
 void add_transposed_convolutions(Cases& cases) {

@@ -152,6 +152,30 @@ RefResults ref_conv(const RefContext& c) {
   return one(std::move(out));
 }
 
+RefResults ref_conv_weight_gradient(const RefContext& c) {
+  const RefTensor &x = c.x(0), &dy = c.x(1);
+  RefTensor out = c.result();
+  const Window window = make_window(c, x.sizes, dy.sizes, spatial(out.sizes));
+  const int64_t batch = x.sizes[0], channels = x.sizes[1], maps = dy.sizes[1], group_channels = out.sizes[1];
+  const int64_t group_maps = std::max<int64_t>(maps / c.attrs().get_int("groups"), 1);
+  const int64_t x_plane = element_count(window.input), dy_plane = element_count(window.output);
+  const int64_t kernel_size = element_count(window.kernel);
+  for_each_index(window.output, [&](const Index& position, int64_t dy_flat) {
+    const std::vector<Tap> taps = taps_of(window, position);
+    for (int64_t n = 0; n < batch; ++n)
+      for (int64_t m = 0; m < maps; ++m) {
+        const double value = dy.f[static_cast<size_t>((n * maps + m) * dy_plane + dy_flat)];
+        for (int64_t channel = 0; channel < group_channels; ++channel) {
+          const double* plane =
+              x.f.data() + (n * channels + m / group_maps * group_channels + channel) * x_plane;
+          double* kernel = out.f.data() + (m * group_channels + channel) * kernel_size;
+          for (const Tap& tap : taps) kernel[tap.kernel] += plane[tap.input] * value;
+        }
+      }
+  });
+  return one(std::move(out));
+}
+
 // The adjoint of conv: the roles of input and output positions are exchanged, and each tap adds where conv
 // reads.
 RefResults ref_conv_transpose(const RefContext& c) {

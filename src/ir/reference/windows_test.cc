@@ -57,6 +57,34 @@ void add_conv(std::vector<OpCase>& rows) {
   rows.push_back({Op::conv, {t({0, 1, 3}, {}), taps}, conv({1}, {0, 0}, {1}), {t({0, 1, 2}, {})}});
 }
 
+void add_conv_weight_gradient(std::vector<OpCase>& rows) {
+  const auto gradient = [](Attrs attrs, Shape kernel) {
+    attrs.set("kernel", std::move(kernel));
+    return attrs;
+  };
+  const auto add = [&](std::vector<CaseTensor> operands, Attrs attrs, Shape kernel, CaseTensor w) {
+    rows.push_back({Op::conv_weight_gradient,
+                    std::move(operands),
+                    gradient(std::move(attrs), std::move(kernel)),
+                    {std::move(w)}});
+  };
+  // Of kLine [1 … 5]: each tap sees the positions of dy moved by it.
+  add({kLine, t({1, 1, 4}, {1, 0, 10, 0})}, conv({1}, {0, 0}, {1}), {Dim(2)}, t({1, 1, 2}, {31, 42}));
+  add({kLine, t({1, 1, 3}, {1, 10, 100})}, conv({2}, {1, 0}, {1}), {Dim(2)}, t({1, 1, 2}, {420, 531}));
+  add({kLine, t({1, 1, 3}, {1, 10, 100})}, conv({1}, {0, 1}, {3}), {Dim(2)}, t({1, 1, 2}, {321, 54}));
+  add({kLine, t({1, 1, 1}, {1})}, conv({1}, {0, 0}, {1}), {Dim(2)}, t({1, 1, 2}, {1, 2}));  // dy lacks some
+  // Two images; two groups, each map with its own channel.
+  add({t({2, 1, 2}, {1, 2, 3, 4}), t({2, 1, 2}, {1, 1, 10, 10})}, conv({1}, {0, 0}, {1}), {Dim(1)},
+      t({1, 1, 1}, {73}));
+  add({t({1, 2, 2}, {1, 2, 3, 4}), t({1, 2, 2}, {1, 10, 1, 10})}, conv({1}, {0, 0}, {1}, 2), {Dim(1)},
+      t({2, 1, 1}, {21, 43}));
+  add({t({1, 2, 1}, {1, 2}), t({1, 2, 1}, {1, 10})}, conv({1}, {0, 0}, {1}), {Dim(1)},
+      t({2, 2, 1}, {1, 2, 10, 20}));
+  add({kSquare, t({1, 1, 2, 2}, {1, 0, 0, 0})}, conv({1, 1}, {0, 0, 0, 0}, {1, 1}), {Dim(2), Dim(2)},
+      t({1, 1, 2, 2}, {1, 2, 4, 5}));
+  add({t({0, 1, 3}, {}), t({0, 1, 2}, {})}, conv({1}, {0, 0}, {1}), {Dim(2)}, t({1, 1, 2}, {0, 0}));
+}
+
 void add_conv_transpose(std::vector<OpCase>& rows) {
   const CaseTensor x = t({1, 1, 3}, {1, 2, 3}), taps = t({1, 1, 2}, {1, 10});
   rows.push_back({Op::conv_transpose,
@@ -139,6 +167,7 @@ void add_avg_pool(std::vector<OpCase>& rows) {
 std::vector<OpCase> windows_cases() {
   std::vector<OpCase> rows;
   add_conv(rows);
+  add_conv_weight_gradient(rows);
   add_conv_transpose(rows);
   add_max_pool(rows);
   add_avg_pool(rows);

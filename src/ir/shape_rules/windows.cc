@@ -86,6 +86,29 @@ void shape_conv(ShapeQuery& query) {
   query.results[0].shape = std::move(result);
 }
 
+void shape_conv_weight_gradient(ShapeQuery& query) {
+  const Windows windows = require_windows(query);
+  const Shape& kernel = require_dims(query, "kernel", windows.spatial);
+  for (const Dim& size : kernel)
+    if (known_greater(Dim(1), size)) fail_attribute(query, "kernel", "sizes of at least 1", size.to_string());
+  const int64_t groups = require_groups(query);
+  require_rank(query, 1, query.rank(0));
+  const Shape &x = query.shape(0), &dy = query.shape(1);
+  require_equal(query, dy[0], x[0], "images N of x and dy");
+  require_divisible(query, x[1], groups, "channels C");
+  require_divisible(query, dy[1], groups, "output channels M");
+  Shape result = {dy[1], floordiv(x[1], Dim(groups))};
+  for (size_t i = 0; i < windows.spatial; ++i) {
+    const Dim count = window_count(query, windows, i, kernel[i], false);
+    if (known_greater(dy[2 + i], count))
+      fail_shape(query,
+                 "at most " + count.to_string() + " positions of dy on spatial axis " + std::to_string(i),
+                 dy[2 + i].to_string());
+    result.push_back(kernel[i]);
+  }
+  query.results[0].shape = std::move(result);
+}
+
 void shape_conv_transpose(ShapeQuery& query) {
   const Windows windows = require_windows(query);
   require_kernel(query);

@@ -200,6 +200,28 @@ void add_layers(std::vector<DecomposeCase>& cases) {
                    {of(kIndex, {5}, -3, 3), of(kBool, {}, 1, 1), of(kBool, {}, 0, 0)},
                    depth(3, 1),
                    {}});
+  const auto windows = [](Shape kernel, Ints strides, Ints pads, Ints dilations, int64_t groups = 1) {
+    return Attrs{{"kernel", std::move(kernel)},
+                 {"strides", std::move(strides)},
+                 {"pads", std::move(pads)},
+                 {"dilations", std::move(dilations)},
+                 {"groups", groups}};
+  };
+  cases.push_back({"conv_weight_gradient",
+                   Op::conv_weight_gradient,
+                   {tensor({2, 3, 7, 9}), tame({2, 4, 7, 9})},
+                   windows({3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}),
+                   {{2, "n"}, {7, "h"}, {9, "w"}}});
+  cases.push_back({"conv_weight_gradient_strides",
+                   Op::conv_weight_gradient,
+                   {tensor({2, 4, 8, 9}), tame({2, 6, 4, 4})},
+                   windows({2, 2}, {2, 2}, {0, 1, 0, 0}, {1, 2}, 2),
+                   {}});
+  cases.push_back({"conv_weight_gradient_depthwise",
+                   Op::conv_weight_gradient,
+                   {tensor({2, 5, 9}), tame({2, 5, 4})},
+                   windows({3}, {2}, {0, 0}, {1}, 5),
+                   {{2, "n"}}});
   const auto adamw = [](double beta1, double beta2, double decay) {
     return Attrs{{"beta1", beta1}, {"beta2", beta2}, {"weight_decay", decay}};
   };

@@ -107,8 +107,7 @@ def _convolution_backward(
     groups: int,
     mask: Any,
 ) -> tuple[Any, Any, Any]:
-    """With respect to input, weight and bias. Of the weight: a convolution of x by grad with the batch in the
-    place of the channels, stride and dilation exchanged."""
+    """With respect to input, weight and bias."""
     rank = w.ndim - 2
     stride, padding = per_axis(stride, rank), per_axis(padding, rank)
     dilation = per_axis(dilation, rank)
@@ -156,45 +155,15 @@ def _input_gradient(
 def _weight_gradient(
     grad: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> SymTensor:
-    rank = w.ndim - 2
-    batch, channels = int(x.shape[0]), int(x.shape[1])
-    outs = int(w.shape[0])
-    spatial_x, spatial_g = list(x.shape[2:]), list(grad.shape[2:])
-    if groups == 1:
-        images, kernels = x.swapaxes(0, 1), grad.swapaxes(0, 1)
-    else:
-        # Each group's channels become the batch and the batch its channels: [C/g, g N, …] by [O, N, …] in g
-        # groups.
-        apart = ops.reshape(x, shape=[batch, groups, channels // groups, *spatial_x])
-        order = [2, 1, 0, *range(3, 3 + rank)]
-        images = ops.reshape(
-            ops.transpose(apart, perm=order), shape=[channels // groups, groups * batch, *spatial_x]
-        )
-        kernels = grad.swapaxes(0, 1)
-    # The kernel's extent fixes how much of the padded input is read.
-    highs = [
-        (int(w.shape[2 + i]) - 1) * dilation[i] + (int(spatial_g[i]) - 1) * stride[i] + 1
-        - int(spatial_x[i]) - padding[i]
-        for i in range(rank)
-    ]  # fmt: skip
-    cut = [max(-h, 0) for h in highs]
-    if any(cut):
-        limits = [
-            images.shape[0],
-            images.shape[1],
-            *(int(s) - n for s, n in zip(spatial_x, cut, strict=True)),
-        ]
-        images = ops.slice(images, starts=[0] * images.ndim, limits=limits, steps=[1] * images.ndim)
-    product = ops.conv(
-        images,
-        kernels,
-        strides=dilation,
-        pads=[*padding, *(max(h, 0) for h in highs)],
-        dilations=stride,
+    return ops.conv_weight_gradient(
+        x,
+        grad,
+        kernel=list(w.shape[2:]),
+        strides=stride,
+        pads=[*padding, *padding],
+        dilations=dilation,
         groups=groups,
     )
-    assert product.shape[1] == outs
-    return product.swapaxes(0, 1)
 
 
 @rule("embedding_dense_backward")

@@ -1,0 +1,129 @@
+// Gradients of a convolution's weights: what comes before and after the products (weight_gradient_wgmma.cuh,
+// weight_gradient_depthwise.cuh). Parts of the sums over images and positions lie in the workspace as [part,
+// group, row, column] of f32; a column is a map of a group, a row a kernel position ("tap") and a channel of
+// the group, channels fastest. The groups of the products may be several of the convolution's side by side;
+// of their channels and maps those of one group meet in the result.
+#pragma once
+
+#include "conv/cuda/conv.cuh"
+
+namespace aicf {
+
+// An operand [images, channels, positions…] in any layout, and how its copy holds the channels: `padded` for
+// `channels` of each group, of which there are as many as fit.
+template <class T, class I>
+struct UnpackedOperand {
+  using Index = I;
+  const T* from;
+  I size[3], stride[3], batch, channel;  // strides
+  I groups, channels, padded;
+};
+
+// The copy [image, position, padded channel], zeros where there is no channel. A block of 256 threads turns
+// 64 channels × 64 positions through shared memory. kUnit: so many positions are neighbours in one aligned
+// unit. Grid: x: tiles of positions of all images, y: tiles of channels.
+template <int kUnit, class T, class O>
+__device__ __forceinline__ void pack_channels_last(const O& o, T* packed) {
+  using I = typename O::Index;
+  constexpr int kTile = 64, kThreads = 256, kVector = 8;
+  __shared__ alignas(16) T tile[kTile][kTile + 2];
+  const I positions = o.size[0] * o.size[1] * o.size[2], tiles = (positions + kTile - 1) / kTile;
+  const I image = divide(I(blockIdx.x), tiles), first = (I(blockIdx.x) - image * tiles) * kTile;
+  const I first_channel = I(blockIdx.y) * kTile, all = o.groups * o.padded;
+#pragma unroll
+  for (int i = 0; i < kTile * kTile / kUnit / kThreads; ++i) {
+    const int index = int(threadIdx.x) + i * kThreads;
+    const int row = index / (kTile / kUnit), column = index % (kTile / kUnit) * kUnit;
+    const I position = first + column, to = first_channel + row, group = divide(to, o.padded),
+            c = to - group * o.padded;
+    union {
+      Pack<T, kUnit> all = {};
+      Bits<kUnit == 1 ? 2 : 4> words[kUnit == 1 ? 1 : kUnit / 2];
+    } values;
+    if (position < positions && to < all && c < o.channels) {
+      const I rows = divide(position, o.size[2]), planes = divide(rows, o.size[1]);
+      values.all = *reinterpret_cast<const Pack<T, kUnit>*>(
+          o.from + image * o.batch + (group * o.channels + c) * o.channel + planes * o.stride[0] +
+          (rows - planes * o.size[1]) * o.stride[1] + (position - rows * o.size[2]) * o.stride[2]);
+    }
+    if constexpr (kUnit == 1) {
+      tile[row][column] = values.all.at[0];
+    } else {
+#pragma unroll
+      for (int e = 0; e < kUnit / 2; ++e)
+        reinterpret_cast<uint32_t*>(&tile[row][column])[e] = values.words[e];
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kTile * kTile / kVector / kThreads; ++i) {
+    const int index = int(threadIdx.x) + i * kThreads;
+    const int column = index / (kTile / kVector), chunk = index % (kTile / kVector) * kVector;
+    const I position = first + column, to = first_channel + chunk;
+    if (position >= positions || to >= all) continue;
+    Pack<T, kVector> values;
+#pragma unroll
+    for (int e = 0; e < kVector; ++e) values.at[e] = tile[chunk + e][column];
+    *reinterpret_cast<Pack<T, kVector>*>(packed + (image * positions + position) * all + to) = values;
+  }
+}
+
+// The result [maps, channels, taps…] and where its parts lie.
+template <class T, class I>
+struct WeightGradientResult {
+  using Stored = T;
+  using Index = I;
+  T* out;
+  I maps, channels, kernel[3];         // channels of a group
+  I out_map, out_channel, out_tap[3];  // strides
+  I group_maps, product_maps,
+      product_channels;  // maps of a group; maps and channels of a group of the products
+  I row, group, part;    // distances in the workspace
+  I parts;
+};
+
+// Adds the parts: kSlices ranges of them in order, and then these. Blocks of 256 threads have 32 maps and 8 /
+// kSlices neighbours along (channel, tap). Grid: x: tiles along (channel, tap), y: tiles of maps.
+template <int kSlices, class O>
+__device__ __forceinline__ void sum_weight_gradient(const O& o, const float* parts) {
+  using I = typename O::Index;
+  constexpr int kMaps = 32, kPlaces = 8 / kSlices, kAhead = 8;
+  __shared__ float sums[8][kMaps + 1];
+  const I taps = o.kernel[0] * o.kernel[1] * o.kernel[2], places = o.channels * taps;
+  const int warp = int(threadIdx.x) / kMaps, lane = int(threadIdx.x) % kMaps;
+  const I first_place = I(blockIdx.x) * kPlaces, first_map = I(blockIdx.y) * kMaps;
+  const I place = first_place + warp / kSlices, map = first_map + lane;
+  float sum = 0.0f;
+  if (place < places && map < o.maps) {
+    const I channel = divide(place, taps), tap = place - channel * taps;
+    const I group = divide(map, o.product_maps), column = map - group * o.product_maps;
+    const float* from =
+        parts + group * o.group +
+        (tap * o.product_channels + divide(column, o.group_maps) * o.channels + channel) * o.row + column;
+    const I slice = (o.parts + kSlices - 1) / kSlices, begin = I(warp % kSlices) * slice,
+            end = min(o.parts, I(begin + slice));
+    for (I part = begin; part < end; part += kAhead) {
+      float ahead[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) ahead[i] = part + i < end ? from[int64_t(part + i) * o.part] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) sum += ahead[i];
+    }
+  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (threadIdx.x >= kMaps * kPlaces) return;
+  const int at = int(threadIdx.x) % kPlaces, to_map = int(threadIdx.x) / kPlaces;
+  float total = sums[at * kSlices][to_map];
+#pragma unroll
+  for (int i = 1; i < kSlices; ++i) total += sums[at * kSlices + i][to_map];
+  const I to = first_place + at, m = first_map + to_map;
+  if (to >= places || m >= o.maps) return;
+  const I channel = divide(to, taps), tap = to - channel * taps;
+  const I rows = divide(tap, o.kernel[2]), planes = divide(rows, o.kernel[1]);
+  o.out[m * o.out_map + channel * o.out_channel + planes * o.out_tap[0] +
+        (rows - planes * o.kernel[1]) * o.out_tap[1] + (tap - rows * o.kernel[2]) * o.out_tap[2]] =
+      Element<typename O::Stored>::store(total);
+}
+
+}  // namespace aicf

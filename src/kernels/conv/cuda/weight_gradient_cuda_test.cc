@@ -1,0 +1,203 @@
+// The text of the rows of weight gradients compiles for random problems, and layouts and sizes decide what is
+// in it.
+#include <algorithm>
+
+#include "base/error.h"
+#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
+#include "kernels/testing/cuda_texts.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::dense;
+using cuda_testing::RandomWindows;
+
+CudaWindow channels_last(CudaWindow w) {
+  Shape order = w.sizes;
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  const std::vector<Dim> strides = row_major_strides(order);
+  w.strides[0] = strides[0];
+  w.strides[1] = strides.back();
+  for (size_t i = 2; i < w.sizes.size(); ++i) w.strides[i] = strides[i - 1];
+  return w;
+}
+
+struct Case {
+  int64_t images = 4, channels = 64, maps = 64;
+  std::vector<int64_t> size = {16, 16};
+  int64_t kernel = 3, stride = 1, pad = 1, dilation = 1, groups = 1;
+  bool last = true;
+};
+
+CudaProblem problem_of(DType dtype, const Case& c) {
+  const size_t spatial = c.size.size();
+  Shape x = {Dim(c.images), Dim(c.channels)}, dy = {Dim(c.images), Dim(c.maps)},
+        w = {Dim(c.maps), Dim(c.channels / c.groups)};
+  CudaProblem p;
+  p.params = {Dim(static_cast<int64_t>(spatial)), Dim(c.groups), Dim(0)};
+  for (int64_t number : {c.stride, c.pad, c.pad, c.dilation})
+    p.params.insert(p.params.end(), spatial, Dim(number));
+  for (int64_t size : c.size) {
+    x.emplace_back(size);
+    dy.emplace_back((size + 2 * c.pad - c.dilation * (c.kernel - 1) - 1) / c.stride + 1);
+    w.emplace_back(c.kernel);
+  }
+  p.inputs = {dense(dtype, x), dense(dtype, dy)};
+  p.outputs = {dense(dtype, w)};
+  if (c.last)
+    for (CudaWindow& window : p.inputs) window = channels_last(window);
+  p.arch = 90;
+  return p;
+}
+
+CudaCode code_of(const char* row, const CudaProblem& p) { return find_cuda_kernel(row)->generate(p); }
+
+std::vector<std::string> functions_of(const CudaCode& code) {
+  std::vector<std::string> names;
+  for (const CudaLaunch& launch : code.launches) names.push_back(launch.function);
+  return names;
+}
+
+std::vector<Case> odd_cases() {
+  return {{.channels = 3, .maps = 17, .size = {33, 31}, .kernel = 7, .stride = 2, .pad = 3},
+          {.channels = 73, .maps = 130, .size = {9, 9}, .pad = 2, .dilation = 2},
+          {.channels = 48, .maps = 24, .groups = 4},
+          {.channels = 6, .maps = 9, .groups = 3},
+          {.channels = 16, .maps = 24, .size = {50}, .kernel = 5, .stride = 2, .pad = 2},
+          {.channels = 8, .maps = 16, .size = {5, 6, 7}},
+          {.channels = 40, .maps = 512, .kernel = 1, .pad = 0},
+          {.images = 64, .channels = 256, .maps = 256, .size = {56, 56}}};
+}
+
+TEST(WeightGradientCuda, Compiles) {
+  std::vector<std::string> texts;
+  for (Case c : odd_cases())
+    for (bool last : {false, true}) {
+      c.last = last;
+      const CudaProblem p = problem_of(texts.size() % 3 == 0 ? DType::f16 : DType::bf16, c);
+      const CudaCode code = code_of("weight_gradient_wgmma", p);
+      EXPECT_EQ(code, code_of("weight_gradient_wgmma", p));
+      texts.push_back(code.source);
+    }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
+TEST(WeightGradientCuda, CompilesWithSymbolicImages) {
+  RandomWindows random(3);
+  CudaProblem p = problem_of(DType::bf16, {});
+  const SymbolRanges ranges = {{"n", {0, 64}}};
+  p.ranges = &ranges;
+  for (CudaWindow& window : p.inputs) window.sizes[0] = Dim::symbol("n");
+  CudaProblem depthwise = problem_of(DType::bf16, {.groups = 64});
+  depthwise.ranges = &ranges;
+  for (CudaWindow& window : depthwise.inputs) window.sizes[0] = Dim::symbol("n");
+  const std::vector<std::string> texts = {code_of("weight_gradient_wgmma", p).source,
+                                          code_of("weight_gradient_depthwise", depthwise).source};
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
+}
+
+TEST(WeightGradientCuda, DepthwiseCompiles) {
+  const std::vector<Case> cases = {{.channels = 96, .size = {112, 112}},
+                                   {.channels = 73, .size = {37, 37}},
+                                   {.channels = 144, .size = {56, 56}, .stride = 2},
+                                   {.channels = 240, .size = {28, 28}, .kernel = 5, .pad = 2},
+                                   {.channels = 192, .size = {28, 28}, .kernel = 7, .pad = 3},
+                                   {.channels = 20, .size = {23, 20}, .pad = 2, .dilation = 2},
+                                   {.channels = 12, .size = {40}, .kernel = 9, .pad = 4},
+                                   {.channels = 16, .size = {32, 32}, .kernel = 2, .stride = 2, .pad = 0}};
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+  std::vector<std::string> texts;
+  for (Case c : cases)
+    for (bool last : {false, true}) {
+      c.last = last;
+      c.maps = c.groups = c.channels;
+      const CudaProblem p = problem_of(kTypes[texts.size() % 3], c);
+      const CudaCode code = code_of("weight_gradient_depthwise", p);
+      EXPECT_EQ(code, code_of("weight_gradient_depthwise", p));
+      texts.push_back(code.source);
+    }
+  AICF_NEEDS_NVRTC();
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const std::string& image : compile_cuda(texts, target))
+      EXPECT_EQ(cuda_testing::stack_bytes(image), 0) << target;
+}
+
+// Operands are copied only where neither their channels nor their positions can be read as they lie.
+TEST(WeightGradientCuda, CopiesWhatCannotBeRead) {
+  const auto copies = [](const Case& c) {
+    std::vector<std::string> names =
+        functions_of(code_of("weight_gradient_wgmma", problem_of(DType::bf16, c)));
+    names.resize(names.size() - 2);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(copies({}), Names{});
+  EXPECT_EQ(copies({.last = false}), Names{"pack_x"});  // positions of dy are neighbours
+  EXPECT_EQ(copies({.kernel = 1, .pad = 0, .last = false}), Names{});
+  EXPECT_EQ(copies({.size = {7, 7}, .kernel = 1, .pad = 0, .last = false}), (Names{"pack_x", "pack_dy"}));
+  EXPECT_EQ(copies({.channels = 60}), Names{"pack_x"});
+  EXPECT_EQ(copies({.maps = 60}), Names{"pack_dy"});
+  EXPECT_EQ(copies({.channels = 48, .maps = 24, .groups = 6}), Names{});
+}
+
+TEST(WeightGradientCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
+  CudaProblem p = problem_of(DType::bf16, {.images = 32, .size = {56, 56}});
+  const std::string chosen = code_of("weight_gradient_wgmma", p).source;
+  std::vector<std::string> texts;
+  double last = 0;
+  for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("weight_gradient_wgmma"), p)) {
+    EXPECT_GE(variant.microseconds, last) << to_string(variant.way);
+    last = variant.microseconds;
+    p.way = variant.way;
+    texts.push_back(code_of("weight_gradient_wgmma", p).source);
+  }
+  ASSERT_GT(texts.size(), 5u);
+  EXPECT_GT(last, 0);
+  EXPECT_EQ(texts.front(), chosen);
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+  p.way = ConvWay{};
+  EXPECT_THROW(code_of("weight_gradient_wgmma", p), InternalError);
+}
+
+// Long sums of few results are cut into parts, which fill the machine.
+TEST(WeightGradientCuda, PartsFillTheMachine) {
+  const auto blocks = [](const char* row, const Case& c) {
+    const CudaCode code = code_of(row, problem_of(DType::bf16, c));
+    const CudaLaunch& launch = code.launches[code.launches.size() - 2];
+    return *launch.grid[0].constant() * *launch.grid[1].constant();
+  };
+  EXPECT_GE(blocks("weight_gradient_wgmma", {.images = 32, .size = {56, 56}}), 100);
+  EXPECT_GE(blocks("weight_gradient_wgmma",
+                   {.images = 32, .channels = 16, .maps = 16, .size = {56, 56}, .kernel = 1, .pad = 0}),
+            100);
+  EXPECT_GE(blocks("weight_gradient_depthwise", {.images = 32, .size = {56, 56}, .groups = 64}), 100);
+}
+
+TEST(WeightGradientCuda, EveryRowServesItsProblems) {
+  const auto names = [](DType dtype, int64_t channels, int64_t groups, int arch) {
+    Problem problem;
+    problem.family = "conv_weight_gradient";
+    problem.inputs = {{dtype, {Dim::symbol("n"), Dim(channels), Dim(9), Dim(9)}},
+                      {dtype, {Dim::symbol("n"), Dim(16), Dim(9), Dim(9)}}};
+    problem.outputs = {{dtype, {Dim(16), Dim(channels / groups), Dim(3), Dim(3)}}};
+    std::vector<std::string_view> found;
+    for (const CudaKernel* row : cuda_candidates(problem, arch)) found.push_back(row->name);
+    return found;
+  };
+  using Names = std::vector<std::string_view>;
+  EXPECT_EQ(names(DType::f16, 8, 1, 90), Names{"weight_gradient_wgmma"});
+  EXPECT_EQ(names(DType::f16, 8, 1, 80), Names{});
+  EXPECT_EQ(names(DType::f32, 8, 1, 90), Names{});
+  EXPECT_EQ(names(DType::bf16, 16, 16, 90), (Names{"weight_gradient_depthwise", "weight_gradient_wgmma"}));
+  EXPECT_EQ(names(DType::f32, 16, 16, 80), Names{"weight_gradient_depthwise"});
+  EXPECT_EQ(names(DType::f64, 16, 16, 90), Names{});
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,64 @@
+#include "kernels/conv/cuda/weight_gradient_problem.h"
+
+#include "kernels/cuda_walk.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kListsAt = 3;  // where the lists of numbers begin in the row's params
+constexpr int64_t kMapsOfSum = 32, kWarpsOfSum = 8;
+constexpr int32_t kSumBlock = 256;
+
+int64_t known_size(const Dim& dim) { return dim.require_constant("a size of a weight gradient"); }
+
+}  // namespace
+
+WeightGradientProblem weight_gradient_problem(const CudaProblem& problem) {
+  const CudaWindow &x = problem.inputs[0], &dy = problem.inputs[1], &out = problem.outputs[0];
+  WeightGradientProblem w;
+  w.groups = known_size(problem.params[1]);
+  w.channels = known_size(out.sizes[1]);
+  w.maps = known_size(out.sizes[0]) / w.groups;
+  w.kernel.assign(out.sizes.begin() + 2, out.sizes.end());
+  w.axes = window_axes(problem, x, dy, w.kernel, kListsAt);
+  w.taps = known_size(element_count(w.kernel));
+  w.pixels = w.axes[0].out * w.axes[1].out * w.axes[2].out;
+  return w;
+}
+
+void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const WeightGradientProblem& w,
+                             const WeightGradientParts& parts, const Dim& offset) {
+  const CudaWindow& out = problem.outputs[0];
+  // Few parts are added by one warp each: there is enough to do side by side.
+  constexpr int64_t kManyParts = 16;
+  const int64_t slices = parts.count >= kManyParts ? kWarpsOfSum : 1, places = w.channels * w.taps;
+  std::vector<Dim> kernel{Dim(1), Dim(1), Dim(1)}, strides(3, Dim(0));
+  const size_t missing = kernel.size() - w.kernel.size();
+  for (size_t i = 0; i < w.kernel.size(); ++i) {
+    kernel[missing + i] = w.kernel[i];
+    strides[missing + i] = out.strides[2 + i];
+  }
+  CudaParams params;
+  const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
+  const std::string body =
+      weight_gradient_index_text(problem, Dim(0), parts) + "  const aicf::WeightGradientResult<" +
+      std::string(cuda_type(out.dtype)) + ", I> o = {out0" + number(out.sizes[0]) + number(Dim(w.channels)) +
+      ", " + braced(kernel, params) + number(out.strides[0]) + number(out.strides[1]) + ", " +
+      braced(strides, params) + number(Dim(parts.group_maps)) + number(Dim(parts.maps)) +
+      number(Dim(parts.channels)) + number(Dim(parts.row)) + number(Dim(parts.group)) +
+      number(Dim(parts.part)) + number(Dim(parts.count)) + "};\n  aicf::sum_weight_gradient<" +
+      std::to_string(slices) + ">(o, reinterpret_cast<const float*>(static_cast<const char*>(workspace) + " +
+      params.expr(offset) + "));\n";
+  CudaLaunch launch =
+      flat_launch("sum_weight_gradient", ceildiv(Dim(places), Dim(kWarpsOfSum / slices)), kSumBlock, params);
+  launch.grid[1] = ceildiv(out.sizes[0], Dim(kMapsOfSum));
+  add_kernel(code, problem, std::move(launch), body);
+}
+
+std::string weight_gradient_index_text(const CudaProblem& problem, const Dim& copied,
+                                       const WeightGradientParts& parts) {
+  return "  using I = " + std::string(index_type(problem, max(copied, Dim(parts.part * parts.count)))) +
+         ";\n";
+}
+
+}  // namespace aicf
