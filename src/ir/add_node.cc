@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ir/graph.h"
 #include "ir/shape_rule.h"
+#include "ir/type_node.h"
 
 namespace aicf {
 namespace {
@@ -189,48 +190,53 @@ std::vector<TensorType> result_types(const OpInfo& info, const std::vector<TypeB
   return results;
 }
 
-std::vector<TensorType> check_node(const Graph& graph, const OpInfo& info, std::vector<ValueId>& operands,
-                                   Attrs& attrs, const std::vector<Graph>& bodies) {
-  check_operands(info, operands, graph.value_count());
+std::vector<TensorType> check_node(const Graph& graph, const OpInfo& info, Node& node,
+                                   const std::vector<Graph>& bodies, ValueId defined) {
+  check_operands(info, node.operands, defined);
   std::vector<const TensorType*> types;
-  types.reserve(operands.size());
-  for (ValueId id : operands) types.push_back(id == kNoValue ? nullptr : &graph.type(id));
+  types.reserve(node.operands.size());
+  for (ValueId id : node.operands) types.push_back(id == kNoValue ? nullptr : &graph.type(id));
   const std::vector<TypeBinding> bindings = unify(info, types);
-  attrs = check_attributes(info, attrs);
+  node.attrs = check_attributes(info, node.attrs);
   check_bodies(info, bodies);
-  ShapeQuery query{info, std::move(types), attrs, bodies, result_types(info, bindings, attrs)};
+  ShapeQuery query{info, std::move(types), node.attrs, bodies, result_types(info, bindings, node.attrs)};
   infer_shapes(query);
+  for (const TensorType& type : query.results) check_type(type);
   return std::move(query.results);
 }
 
 }  // namespace
 
-NodeId Graph::add_node(Op op, std::vector<ValueId> operands, Attrs attrs, std::vector<Graph> bodies,
-                       std::string origin) {
-  const OpInfo& info = op_info(op);
-  const size_t value_count_before = values_.size();
+std::vector<TensorType> type_node(const Graph& graph, Node& node, const std::vector<Graph>& bodies,
+                                  ValueId defined) {
+  const OpInfo& info = op_info(node.op);
   try {
-    std::vector<TensorType> types = check_node(*this, info, operands, attrs, bodies);
-    const NodeId id = static_cast<NodeId>(nodes_.size());
-    std::vector<ValueId> results;
-    for (TensorType& type : types) {
-      Value value;
-      value.type = std::move(type);
-      value.producer = id;
-      value.result = static_cast<int>(results.size());
-      results.push_back(add_value(std::move(value)));
-    }
-    nodes_.push_back({op, std::move(operands), std::move(results), std::move(attrs), std::move(bodies),
-                      std::move(origin)});
-    return id;
+    return check_node(graph, info, node, bodies, defined);
   } catch (Error& error) {
-    values_.resize(value_count_before);
     if (error.op.empty()) {
-      error.op = std::string(info.name) + (origin.empty() ? "" : " (" + origin + ")");
+      error.op = std::string(info.name) + (node.origin.empty() ? "" : " (" + node.origin + ")");
       error.refresh();
     }
     throw;
   }
+}
+
+NodeId Graph::add_node(Op op, std::vector<ValueId> operands, Attrs attrs, std::vector<Graph> bodies,
+                       std::string origin) {
+  Node node{op, std::move(operands), {}, std::move(attrs), {}, std::move(origin)};
+  std::vector<TensorType> types = type_node(*this, node, bodies, value_count());
+  node.bodies = std::move(bodies);
+  const NodeId id = static_cast<NodeId>(nodes_.size());
+  for (TensorType& type : types) {
+    Value value;
+    value.type = std::move(type);
+    value.producer = id;
+    value.result = static_cast<int>(node.results.size());
+    node.results.push_back(static_cast<ValueId>(values_.size()));
+    values_.push_back(std::move(value));
+  }
+  nodes_.push_back(std::move(node));
+  return id;
 }
 
 }  // namespace aicf

@@ -1,12 +1,18 @@
 #include "ir/graph.h"
 
 #include "base/error.h"
+#include "ir/type_node.h"
 
 namespace aicf {
 namespace {
 
-// Sizes known when compiling must be legal and their byte count must fit; symbolic ones are checked when
-// bound.
+std::string describe(Role role, const std::string& name) {
+  return std::string(role_name(role)) + " '" + name + "'";
+}
+
+}  // namespace
+
+// Symbolic sizes are checked when bound.
 void check_type(const TensorType& type) {
   int64_t bytes = dtype_bytes(type.dtype);
   bool is_empty = false;
@@ -22,12 +28,6 @@ void check_type(const TensorType& type) {
       throw UserError(ErrorCode::kU_size_overflow, "a tensor's byte count does not fit in 63 bits")
           .with_actual(to_string(type));
 }
-
-std::string describe(Role role, const std::string& name) {
-  return std::string(role_name(role)) + " '" + name + "'";
-}
-
-}  // namespace
 
 std::string to_string(const TensorType& type) {
   return std::string(dtype_name(type.dtype)) + to_string(type.shape);

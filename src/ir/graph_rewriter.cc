@@ -75,17 +75,26 @@ std::vector<bool> live_values(const Graph& graph) {
   return live;
 }
 
+// Rebuilding numbers the leaves first.
+bool has_leaves_first(const Graph& graph) {
+  const std::vector<ValueId>& leaves = graph.leaves();
+  return leaves.empty() || leaves.back() + 1 == static_cast<ValueId>(leaves.size());
+}
+
 // Whether the rebuilt graph would be the graph itself.
 bool nothing_to_remove(const Graph& graph, const std::vector<bool>& live) {
   for (ValueId leaf : graph.leaves())
     if (!live[static_cast<size_t>(leaf)] && graph.value(leaf).role != Role::kInput) return false;
+  bool has_bodies = false;
   for (const Node& node : graph.nodes()) {
-    if (!node.bodies.empty()) return false;
-    bool needed = false;
-    for (ValueId result : node.results) needed = needed || live[static_cast<size_t>(result)];
-    if (!needed) return false;
+    has_bodies = has_bodies || !node.bodies.empty();
+    if (std::none_of(node.results.begin(), node.results.end(),
+                     [&](ValueId id) { return live[static_cast<size_t>(id)]; }))
+      return false;
+    for (const Graph& body : node.bodies)
+      if (!nothing_to_remove(body, live_values(body))) return false;
   }
-  return true;
+  return !has_bodies || has_leaves_first(graph);
 }
 
 }  // namespace

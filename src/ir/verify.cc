@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ir/literal.h"
 #include "ir/text.h"
+#include "ir/type_node.h"
 
 namespace aicf {
 namespace {
@@ -25,7 +26,7 @@ namespace {
       .with_remedy("please report this with the model or the command that led here");
 }
 
-// Builds the graph again, value by value in id order, and compares what the builder gives with what is
+// Types the graph again, value by value in id order, and compares what the op table gives with what is
 // stored.
 class GraphVerifier {
  public:
@@ -35,13 +36,15 @@ class GraphVerifier {
         fault_(fault),
         where_(std::move(where)),
         depth_(depth),
-        fresh_(graph.name()) {}
+        leaves_(graph.name()) {}
 
   void run() {
     if (depth_ > kMaxBodyDepth)
       fail_here("bodies are nested too deeply", std::to_string(kMaxBodyDepth) + " at most");
     try {
-      rebuild();
+      check_values();
+      check_outputs();
+      check_updates();
     } catch (const UserError& error) {
       if (error.code == ErrorCode::kU_bad_graph && fault_ == Fault::kUser) throw;
       fail(fault_, where_ + (error.op.empty() ? "" : ", op " + error.op), error.message, error.expected,
@@ -66,31 +69,29 @@ class GraphVerifier {
     return text;
   }
 
-  void rebuild() {
+  void check_values() {
     for (ValueId id = 0; id < graph_.value_count(); ++id) {
       const Value& value = graph_.value(id);
       check_sizes(value.type.shape, id);
       if (value.role == Role::kTemp) {
         if (value.producer < 0 || value.producer >= static_cast<NodeId>(graph_.nodes().size()))
           fail(fault_, place(id), "a temp has no producer");
-        add_nodes_up_to(value.producer);
+        check_nodes_up_to(value.producer);
+        if (id >= defined_) fail(fault_, place(id), "a value is not a result of its producer");
       } else {
         add_leaf(id, value);
+        if (leaves_.value_count() != ++leaf_count_)
+          fail(fault_, place(id), "a param or state is listed twice");
+        ++defined_;
       }
-      compare(id, value);
     }
-    add_nodes_up_to(static_cast<NodeId>(graph_.nodes().size()) - 1);
-    if (fresh_.value_count() != graph_.value_count())
-      fail_here("nodes have results that the graph does not list");
-    for (size_t i = 0; i < graph_.outputs().size(); ++i)
-      fresh_.add_output(graph_.outputs()[i], graph_.output_names()[i]);
-    for (const Update& update : graph_.updates()) fresh_.add_update(update.variable, update.value);
+    check_nodes_up_to(static_cast<NodeId>(graph_.nodes().size()) - 1);
   }
 
   void add_leaf(ValueId id, const Value& value) {
     switch (value.role) {
       case Role::kInput:
-        fresh_.add_input(value.name, value.type, value.constant);
+        leaves_.add_input(value.name, value.type, value.constant);
         return;
       case Role::kParam:
       case Role::kState:
@@ -118,35 +119,77 @@ class GraphVerifier {
       fail(fault_, place(id), "a variable is read with another type", to_string(at->second.type),
            to_string(value.type));
     if (value.role == Role::kParam) {
-      fresh_.add_param(value.name, value.type);
+      leaves_.add_param(value.name, value.type);
     } else {
-      fresh_.add_state(value.name, value.type);
+      leaves_.add_state(value.name, value.type);
     }
   }
 
   void add_constant(ValueId id, const Value& value) {
     if (value.constant.data() == nullptr && value.constant.count() > 0)
       fail(fault_, place(id), "a constant has no contents");
-    fresh_.add_constant(value.constant, value.name);
+    leaves_.add_constant(value.constant, value.name);
   }
 
-  // Nodes without results stand between values; they are added with the next value or at the end.
-  void add_nodes_up_to(NodeId last) {
-    for (; next_node_ <= last; ++next_node_) {
-      const Node& node = graph_.node(next_node_);
-      for (const auto& [name, attr] : node.attrs.items())
-        if (const Shape* dims = std::get_if<Shape>(&attr))
-          for (const Dim& dim : *dims)
-            check_symbols(dim, where_ + ", op " + std::string(op_info(node.op).name));
-      for (size_t i = 0; i < node.bodies.size(); ++i)
-        GraphVerifier(node.bodies[i], program_, fault_,
-                      where_ + ", body " + std::to_string(i) + " of " + std::string(op_info(node.op).name),
-                      depth_ + 1)
-            .run();
-      const Node& again =
-          fresh_.node(fresh_.add_node(node.op, node.operands, node.attrs, node.bodies, node.origin));
-      if (again.operands != node.operands || again.results != node.results || !same_attrs(again, node))
-        fail_here("a node is not what the builder makes of it", describe(again), describe(node));
+  // Nodes without results stand between values; they are checked with the next value or at the end.
+  void check_nodes_up_to(NodeId last) {
+    for (; next_node_ <= last; ++next_node_) check_node(graph_.node(next_node_));
+  }
+
+  void check_node(const Node& node) {
+    for (const auto& [name, attr] : node.attrs.items())
+      if (const Shape* dims = std::get_if<Shape>(&attr))
+        for (const Dim& dim : *dims)
+          check_symbols(dim, where_ + ", op " + std::string(op_info(node.op).name));
+    for (size_t i = 0; i < node.bodies.size(); ++i)
+      GraphVerifier(node.bodies[i], program_, fault_,
+                    where_ + ", body " + std::to_string(i) + " of " + std::string(op_info(node.op).name),
+                    depth_ + 1)
+          .run();
+    Node again{node.op, node.operands, {}, node.attrs, {}, node.origin};
+    const std::vector<TensorType> types = type_node(graph_, again, node.bodies, defined_);
+    for (size_t i = 0; i < types.size(); ++i) again.results.push_back(defined_ + static_cast<ValueId>(i));
+    if (again.operands != node.operands || again.results != node.results || !same_attrs(again, node))
+      fail_here("a node is not what the builder makes of it", describe(again), describe(node));
+    for (size_t i = 0; i < types.size(); ++i) check_result(static_cast<int>(i), types[i]);
+  }
+
+  // Of the node that is checked: the next value.
+  void check_result(int number, const TensorType& type) {
+    const ValueId id = defined_++;
+    if (id >= graph_.value_count()) fail_here("nodes have results that the graph does not list");
+    const Value& value = graph_.value(id);
+    if (value.type != type)
+      fail(fault_, place(id), "a value's type is not what its op gives", to_string(type),
+           to_string(value.type));
+    if (value.role != Role::kTemp || value.producer != next_node_ || value.result != number)
+      fail(fault_, place(id), "a value disagrees with its producer");
+  }
+
+  bool is_defined(ValueId id) const { return id >= 0 && id < defined_; }
+
+  void check_outputs() const {
+    std::set<std::string_view> names;
+    for (ValueId id : graph_.outputs())
+      if (!is_defined(id)) fail_here("an output names a value that does not exist");
+    for (const std::string& name : graph_.output_names())
+      if (!name.empty() && !names.insert(name).second)
+        fail_here("two outputs have one name", "", "'" + name + "'");
+  }
+
+  void check_updates() const {
+    std::set<ValueId> updated;
+    for (const Update& update : graph_.updates()) {
+      if (!is_defined(update.variable) || !is_defined(update.value))
+        fail_here("an update names a value that does not exist");
+      const Value& variable = graph_.value(update.variable);
+      if (variable.role != Role::kParam && variable.role != Role::kState)
+        fail(fault_, place(update.variable), "only a param or a state can be updated");
+      if (variable.type != graph_.type(update.value))
+        fail(fault_, place(update.variable), "an update is of another type", to_string(variable.type),
+             to_string(graph_.type(update.value)));
+      if (!updated.insert(update.variable).second)
+        fail(fault_, place(update.variable), "a variable is updated twice");
     }
   }
 
@@ -168,16 +211,6 @@ class GraphVerifier {
     return text + " }";
   }
 
-  void compare(ValueId id, const Value& value) {
-    if (id >= fresh_.value_count()) fail(fault_, place(id), "a value is not a result of its producer");
-    const Value& again = fresh_.value(id);
-    if (again.type != value.type)
-      fail(fault_, place(id), "a value's type is not what its op gives", to_string(again.type),
-           to_string(value.type));
-    if (again.role != value.role || again.producer != value.producer || again.result != value.result)
-      fail(fault_, place(id), "a value disagrees with its producer");
-  }
-
   void check_sizes(const Shape& shape, ValueId id) {
     for (const Dim& dim : shape)
       if (!dim.is_constant()) check_symbols(dim, place(id));
@@ -192,8 +225,14 @@ class GraphVerifier {
   }
 
   void check_leaf_lists() const {
-    if (fresh_.leaves() != graph_.leaves()) fail_here("the leaves are not listed in the order added");
-    if (fresh_.inputs() != graph_.inputs()) fail_here("the inputs are not listed in the order added");
+    std::vector<ValueId> leaves, inputs;
+    for (ValueId id = 0; id < graph_.value_count(); ++id) {
+      const Role role = graph_.value(id).role;
+      if (role != Role::kTemp) leaves.push_back(id);
+      if (role == Role::kInput) inputs.push_back(id);
+    }
+    if (leaves != graph_.leaves()) fail_here("the leaves are not listed in the order added");
+    if (inputs != graph_.inputs()) fail_here("the inputs are not listed in the order added");
   }
 
   void check_interface() const {
@@ -208,7 +247,9 @@ class GraphVerifier {
   const Fault fault_;
   const std::string where_;
   const int depth_;
-  Graph fresh_;
+  Graph leaves_;  // those checked, built again
+  int leaf_count_ = 0;
+  ValueId defined_ = 0;  // values below are checked
   NodeId next_node_ = 0;
 };
 

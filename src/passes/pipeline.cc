@@ -225,7 +225,7 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
       }
       const auto stop = std::chrono::steady_clock::now();
       // Most passes find nothing to do in most graphs.
-      if (options.verify && before && !same_parts(*before, entry)) verify(entry, program, Fault::kInternal);
+      const bool is_changed = before && !same_parts(*before, entry);
       const PassRecord record{std::string(pass.name), entry.name(),
                               std::chrono::duration<double, std::milli>(stop - start).count(),
                               static_cast<int>((before ? *before : entry).nodes().size()),
@@ -235,6 +235,8 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
         const std::string text = print(entry);
         return !before || text == print(*before) ? std::string("unchanged") : text;
       });
+      before.reset();
+      if (options.verify && is_changed) verify(entry, program, Fault::kInternal);
       if (records != nullptr) records->push_back(record);
       const bool wanted =
           options.dump_after.contains("all") || options.dump_after.contains(std::string(pass.name));
