@@ -176,6 +176,17 @@ std::string to_string(const Candidate& candidate) {
                            candidate.library ? to_string(*candidate.library) : to_string(candidate.way)});
 }
 
+Problem problem_of_call(const KernelCall& call, std::string_view family, bool has_program) {
+  Problem problem;
+  problem.family = family;
+  for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
+  problem.params = row_call(call)->params;
+  problem.fparams = row_call(call)->fparams;
+  problem.has_program = has_program;
+  return problem;
+}
+
 ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region* region,
                        const Target& target, const SymbolRanges& ranges) {
   ProblemKey key{target.name, target.facts().multiprocessors,      std::string(op),

@@ -35,6 +35,9 @@ struct SelectOptions {
   std::set<std::string> updated;
 };
 
+// What the kernel table is asked about the call of a row: its windows and params.
+Problem problem_of_call(const KernelCall& call, std::string_view family, bool has_program);
+
 // The one builder of keys. `region` is null if the call has none.
 ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region* region,
                        const Target& target, const SymbolRanges& ranges);

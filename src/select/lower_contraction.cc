@@ -50,7 +50,7 @@ void Selector::lower_fused_contraction(const Node& node) {
 }
 
 ValueId Selector::add_tile_input(Graph& epilogue, const TensorType& product) {
-  const bool half = product.dtype == DType::f16 || product.dtype == DType::bf16;
+  const bool half = is_half(product.dtype);
   const ValueId tile = epilogue.add_input("tile", {half ? DType::f32 : product.dtype, product.shape});
   return half ? epilogue.add(Op::cast, {tile}, {{"dtype", product.dtype}}) : tile;
 }
@@ -63,10 +63,9 @@ std::unique_ptr<Region> Selector::store_only(const TensorType& product) {
 }
 
 bool Selector::reads_besides(const Graph& body, ValueId id) {
-  for (size_t i = 1; i < body.nodes().size(); ++i)
-    for (ValueId operand : body.nodes()[i].operands)
-      if (operand == id) return true;
-  return false;
+  return std::any_of(body.nodes().begin() + 1, body.nodes().end(), [&](const Node& node) {
+    return std::find(node.operands.begin(), node.operands.end(), id) != node.operands.end();
+  });
 }
 
 Window Selector::swap_last_axes(Window w) {
@@ -118,23 +117,19 @@ bool Selector::merge_batch(std::vector<Window>& inputs, std::vector<Window>& out
 void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs,
                            std::vector<Window> outputs, std::unique_ptr<Region> epilogue) {
   KernelCall call;
-  Problem problem;
-  problem.family = "matmul";
-  problem.has_program = epilogue != nullptr;
-  if (node.attrs.get_bool("tf32")) problem.params = {Dim(1)};
-  for (const Window& w : inputs) problem.inputs.push_back({w.dtype, w.sizes});
-  for (const Window& w : outputs) problem.outputs.push_back({w.dtype, w.sizes});
-  const Shape packed_shape = inputs[1].sizes;
-  const std::vector<Window> weights =
-      packed_shape.size() == 2 ? weights_of(y, inputs[1]) : std::vector<Window>();
-  std::vector<const KernelRow*> rows = target_.candidates(problem);
-  const KernelRow* packed = packable(weights, inputs[1]) ? find_packed(problem) : nullptr;
-  if (packed != nullptr) rows.insert(rows.begin(), packed);
-  if (rows.empty()) throw no_kernel(node);
   call.inputs = std::move(inputs);
   call.outputs = std::move(outputs);
   call.origins = {origin_of(node)};
-  call.what = RowCall{.params = problem.params};
+  RowCall& row = call.what.emplace<RowCall>();
+  if (node.attrs.get_bool("tf32")) row.params = {Dim(1)};
+  const Problem problem = problem_of_call(call, "matmul", epilogue != nullptr);
+  const Shape packed_shape = call.inputs[1].sizes;
+  const std::vector<Window> weights =
+      packed_shape.size() == 2 ? weights_of(y, call.inputs[1]) : std::vector<Window>();
+  std::vector<const KernelRow*> rows = target_.candidates(problem);
+  const KernelRow* packed = packable(weights, call.inputs[1]) ? find_packed(problem) : nullptr;
+  if (packed != nullptr) rows.insert(rows.begin(), packed);
+  if (rows.empty()) throw no_kernel(node);
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     own_row(call)->params = {packed_shape[0], packed_shape[1]};
     call.reason += ", weights packed at load";

@@ -108,7 +108,7 @@ const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem
 
 bool Selector::reads_weights_last(ValueId w) const {
   const TensorType& type = graph_.type(w);
-  if (!is_weight(w) || (type.dtype != DType::f16 && type.dtype != DType::bf16)) return false;
+  if (!is_weight(w) || !is_half(type.dtype)) return false;
   const bool known =
       std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
   if (!known || !divide_exactly(type.shape[1], Dim(8))) return false;

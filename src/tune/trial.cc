@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "calls/rules.h"
 #include "ir/updates.h"
+#include "select/choose.h"
 #include "select/layout.h"
 #include "select/library_call.h"
 
@@ -132,17 +133,6 @@ Region raised_region(const Region& region, bool half) {
   for (size_t i = 0; i < body.outputs().size(); ++i)
     result.body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
   return result;
-}
-
-Problem problem_of_call(const KernelCall& call, const std::string& family, bool has_program) {
-  Problem problem;
-  problem.family = family;
-  for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
-  for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
-  problem.params = row_call(call)->params;
-  problem.fparams = row_call(call)->fparams;
-  problem.has_program = has_program;
-  return problem;
 }
 
 // The contraction alone into a buffer, then its region over that: for kernels without an epilogue.

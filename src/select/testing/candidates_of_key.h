@@ -31,19 +31,12 @@ inline void set_params(RowCall& row, const std::string& text) {
 
 inline std::vector<Candidate> candidates_of(const ProblemKey& key) {
   KernelCall call;
-  Problem problem;
-  problem.family = key.op;
-  problem.has_program = key.region != "-";
   for (const KeyOperand& operand : key.inputs)
     call.inputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
   for (const KeyOperand& operand : key.outputs)
     call.outputs.push_back(window_of(operand, static_cast<ValueId>(call.inputs.size())));
-  RowCall& row = call.what.emplace<RowCall>();
-  set_params(row, key.params);
-  for (const Window& w : call.inputs) problem.inputs.push_back({w.dtype, w.sizes});
-  for (const Window& w : call.outputs) problem.outputs.push_back({w.dtype, w.sizes});
-  problem.params = row.params;
-  problem.fparams = row.fparams;
+  set_params(call.what.emplace<RowCall>(), key.params);
+  const Problem problem = problem_of_call(call, key.op, key.region != "-");
   const Target target = Target::from_name(key.target);
   return list_candidates(call, target.candidates(problem), target, {});
 }
