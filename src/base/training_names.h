@@ -24,6 +24,9 @@ inline constexpr const char* kCounterPrefix = "rng.";
 inline constexpr const char* kTrainingMetadata = "aicf.train.";
 inline constexpr const char* kAccumulateKey = "aicf.train.accumulate";
 inline constexpr const char* kCheckedKey = "aicf.train.checked";
+// There if entries without params compute gradients, or what gradients are computed from later: a part of a
+// training step.
+inline constexpr const char* kGradientsKey = "aicf.gradients";
 // The schedule as text: an entry from the optimizer steps finished to the rate of the next.
 inline constexpr const char* kScheduleKey = "aicf.train.schedule";
 

@@ -48,7 +48,7 @@ std::vector<BucketProgram> bucket_programs(const Program& program) {
     std::vector<SymbolRanges> buckets = combinations(entry, program);
     buckets.pop_back();
     for (SymbolRanges& bucket : buckets) {
-      BucketProgram part{std::move(bucket), {program.variables, {}, program.sizes, {}, {}}};
+      BucketProgram part{std::move(bucket), {program.variables, {}, program.sizes, {}, program.metadata}};
       SymbolValues fixed;
       for (const auto& [name, range] : part.bucket) {
         part.program.sizes[name] = range;

@@ -72,29 +72,36 @@ TEST(TrainingRegions, GradientsOfANormAreThoseOfTheReference) {
 // The gradient of a norm's operand, and beside it, on a GPU in one walk over the rows, the sums over them: of
 // what it reads, and of its own result as it is stored.
 TEST(TrainingRegions, SumsOverManyRowsAreThoseOfTheReference) {
-  const Program program = parse(R"(program {
-  param "bias" : bf16[200]
-  param "scale" : f32[200]
-  entry step(%x: bf16[5000, 200], %w: bf16[200, 200], %dy: bf16[5000, 200]) {
-    %scale = param "scale" : f32[200]
-    %bias = param "bias" : bf16[200]
-    %0 = cast(%dy) {dtype = f32} : f32[5000, 200]
-    %1 = cast(%x) {dtype = f32} : f32[5000, 200]
-    %2 = mul(%0, %1) : f32[5000, 200]
-    %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f32[5000, 1]
-    %4 = sub(%0, %3) : f32[5000, 200]
-    %5 = abs(%4) : f32[5000, 200]
-    %6 = cast(%5) {dtype = bf16} : bf16[5000, 200]
-    %7 = matmul(%6, %w) : bf16[5000, 200]
-    %8 = reduce_sum(%2) {axes = [0], keepdims = false} : f32[200]
-    %9 = reduce_sum(%6) {axes = [0], keepdims = false} : bf16[200]
+  // A warp for a row, and a block for one.
+  for (const auto& [rows, columns] : {std::pair("5000", "200"), std::pair("2051", "2056")}) {
+    std::string text = R"(program {
+  param "bias" : bf16[C]
+  param "scale" : f32[C]
+  entry step(%x: bf16[R, C], %w: bf16[C, 8], %dy: bf16[R, C]) {
+    %scale = param "scale" : f32[C]
+    %bias = param "bias" : bf16[C]
+    %0 = cast(%dy) {dtype = f32} : f32[R, C]
+    %1 = cast(%x) {dtype = f32} : f32[R, C]
+    %2 = mul(%0, %1) : f32[R, C]
+    %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f32[R, 1]
+    %4 = sub(%0, %3) : f32[R, C]
+    %5 = abs(%4) : f32[R, C]
+    %6 = cast(%5) {dtype = bf16} : bf16[R, C]
+    %7 = matmul(%6, %w) : bf16[R, 8]
+    %8 = reduce_sum(%2) {axes = [0], keepdims = false} : f32[C]
+    %9 = reduce_sum(%6) {axes = [0], keepdims = false} : bf16[C]
     update "scale" = %8
     update "bias" = %9
     return "y" = %7
   }
 }
-)");
-  expect_near_reference(program, {{"scale", 1e-5}, {"bias", 4e-3}});
+)";
+    for (const auto& [name, size] : {std::pair('R', rows), std::pair('C', columns)})
+      for (size_t at = 0; (at = text.find_first_of("[ ", at)) != std::string::npos; ++at)
+        if (text[at + 1] == name && (text[at + 2] == ']' || text[at + 2] == ','))
+          text.replace(at + 1, 1, size);
+    expect_near_reference(parse(text), {{"scale", 1e-5}, {"bias", 4e-3}});
+  }
 }
 
 // A bias's step in the region of the sum that is its gradient, in place.

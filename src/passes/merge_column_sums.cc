@@ -9,9 +9,17 @@
 namespace aicf {
 namespace {
 
-// What a warp per row and sums in registers are good for (kernels/tile/cuda/tile_cuda_row_sums.cc).
-constexpr int64_t kLeastRows = 2048, kLeastColumns = 128, kMostColumns = 1024, kVector = 8;
-constexpr int64_t kMostSums = 80 * 32;  // columns of all sums together
+// What a warp or a block per row and sums in registers are good for
+// (kernels/tile/cuda/tile_cuda_row_sums.cc).
+constexpr int64_t kLeastRows = 2048, kLeastColumns = 128, kMostColumns = 8192, kVector = 8;
+constexpr int64_t kMostElements = 32;  // of a row in one thread
+constexpr int64_t kMostSums = 80;      // in one thread
+
+int64_t elements_of_thread(int64_t columns) {
+  int64_t threads = 32;
+  while (columns > threads * kMostElements) threads *= 2;
+  return (columns + threads - 1) / threads;
+}
 
 // Sums over all rows of a domain [..., columns].
 struct Sums {
@@ -71,7 +79,7 @@ class ColumnSumMerger {
   std::map<size_t, Sums> sums_for(size_t index, const RegionBody& rows) const {
     std::map<size_t, Sums> found;
     size_t operands = rows.operands.size() + graph_.nodes()[index].results.size();
-    int64_t columns = 0;
+    int64_t in_registers = 0;
     const Shape& domain = region_domain(rows);
     for (const NodeId reader : readers_of(index, rows)) {
       const auto j = static_cast<size_t>(reader);
@@ -79,10 +87,10 @@ class ColumnSumMerger {
       std::optional<Sums> sums = sums_of(j, domain);
       if (!sums || !readable(*sums, index, rows)) continue;
       const size_t more = sums->operands.size() + sums->region.body.outputs().size();
-      const int64_t own =
-          static_cast<int64_t>(sums->region.body.outputs().size()) * *domain.back().constant();
-      if (operands + more > kMaxRegionOperands || columns + own > kMostSums) continue;
-      operands += more, columns += own;
+      const int64_t own = static_cast<int64_t>(sums->region.body.outputs().size()) *
+                          elements_of_thread(*domain.back().constant());
+      if (operands + more > kMaxRegionOperands || in_registers + own > kMostSums) continue;
+      operands += more, in_registers += own;
       found.emplace(j, std::move(*sums));
     }
     return found;

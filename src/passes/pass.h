@@ -19,7 +19,7 @@ struct PassContext {
   const Program& program;  // sizes and variables; the entry being rewritten is passed apart
   const Target& target;
   Precision precision = Precision::kF32;
-  bool gradients = false;  // the entry trains, or had ops that compute gradients when it came
+  bool gradients = false;  // the entry is of a training step (computes_gradients)
   // Variables that entries write which are not in `program`; null: none.
   const std::set<std::string>* updated_elsewhere = nullptr;
 };
@@ -62,7 +62,7 @@ struct PipelineOptions {
 Program run_pipeline(Program program, const Target& target, const PipelineOptions& options,
                      std::vector<PassRecord>* records);
 
-// Whether the entry writes params, or has an op that computes gradients: a training step, or a part of one.
+// Whether the entry writes params, or has an op of training alone: a training step, or a part of one.
 bool computes_gradients(const Graph& graph);
 
 // --- the passes, one file each

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/option_text.h"
+#include "base/training_names.h"
 #include "ir/hash.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -32,6 +33,8 @@ bool may_hold_half_composites(const Graph& graph, const PassContext& context) {
     return is_half(graph.dtype(node.results[0])) || contraction_dtype(context.precision).has_value();
   });
 }
+
+bool runs_on_gpu(const Graph&, const PassContext& context) { return context.target.is_cuda(); }
 
 bool trains_on_gpu(const Graph&, const PassContext& context) {
   return context.target.is_cuda() && context.gradients;
@@ -78,7 +81,7 @@ const std::vector<PassInfo>& pass_table() {
       // After all others: a region hides its nodes from every pass above.
       {"fuse_regions", fuse_regions, false, 1},
       // What regions store for each other is known only now.
-      {"recompute_values", recompute_values, false, 2, trains_on_gpu},
+      {"recompute_values", recompute_values, false, 2, runs_on_gpu},
       // Reads the same values only after what stood between was computed again.
       {"merge_reductions", merge_reductions, false, 2, trains_on_gpu},
       // Sums over the rows as merge_reductions left them.
@@ -91,8 +94,9 @@ bool computes_gradients(const Graph& graph) {
   return std::any_of(
              graph.updates().begin(), graph.updates().end(),
              [&](const Update& update) { return graph.value(update.variable).role == Role::kParam; }) ||
-         std::any_of(graph.nodes().begin(), graph.nodes().end(),
-                     [](const Node& node) { return op_info(node.op).name.ends_with("_backward"); });
+         std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+           return node.op == Op::batch_norm_train || op_info(node.op).name.ends_with("_backward");
+         });
 }
 
 namespace {
@@ -192,6 +196,7 @@ Graph optimise_bodies(const Graph& graph, const Program& program, const Target& 
     for (const Graph& body : node.bodies) {
       Program alone;
       alone.sizes = program.sizes;
+      alone.metadata = program.metadata;
       alone.entries = {named(body)};
       bodies.push_back(run_pipeline(std::move(alone), target, options, records).entries[0]);
     }
@@ -209,7 +214,8 @@ Program run_pipeline(Program program, const Target& target, const PipelineOption
                      std::vector<PassRecord>* records) {
   check_names(options);
   std::vector<bool> gradients;
-  for (const Graph& entry : program.entries) gradients.push_back(computes_gradients(entry));
+  for (const Graph& entry : program.entries)
+    gradients.push_back(computes_gradients(entry) || program.metadata.contains(kGradientsKey));
   for (const PassInfo& pass : pass_table()) {
     if (!pass.required && options.skip.contains(std::string(pass.name))) continue;
     for (size_t i = 0; i < program.entries.size(); ++i) {

@@ -23,7 +23,10 @@ class Recomputer {
 
   Graph run() {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit)
-      for (size_t i = plan_.units[unit].results.size(); i-- > 0;) consider(plan_.units[unit].results[i]);
+      for (size_t i = plan_.units[unit].results.size(); i-- > 0;) {
+        const ValueId id = plan_.units[unit].results[i];
+        if (context_.gradients || is_widened(id)) consider(id);
+      }
     return emit_recomputed(plan_);
   }
 
@@ -125,13 +128,32 @@ class Recomputer {
 
   // --- the decision
 
+  // A wider copy of what is stored anyway, for readers over the same elements.
+  bool is_widened(ValueId id) const {
+    const Inner value = made_.at(id);
+    const RecomputedRegion& unit = plan_.units[value.first];
+    const Node* cast = unit.body.producer(value.second);
+    if (cast == nullptr || cast->op != Op::cast || !widens(unit.body, *cast)) return false;
+    const auto& readers = readers_.find(id);
+    return is_stored({value.first, cast->operands[0]}) && readers != readers_.end() &&
+           std::all_of(readers->second.begin(), readers->second.end(),
+                       [&](size_t reader) { return region_domain(plan_.units[reader]) == graph_.shape(id); });
+  }
+
+  bool is_stored(const Inner& value) const {
+    return plan_.units[value.first].body.value(value.second).role == Role::kInput ||
+           plan_.stored_as(value) != kNoValue;
+  }
+
   void consider(ValueId id) {
     if (fixed_.contains(id) || !readers_.contains(id)) return;
     Chain chain;
     chain.elements = most_elements(graph_.shape(id), context_.program.sizes);
     chain.readers = readers_.at(id).size() == 1 ? Readers::kOne : Readers::kMany;
     plan_.removed.emplace(id, made_.at(id));
-    if (!expand(made_.at(id), chain) || (is_small(chain) && !is_from_given(chain)) || !pays(id, chain)) {
+    const bool expands = expand(made_.at(id), chain);
+    const bool gains_little = context_.gradients && is_small(chain) && !is_from_given(chain);
+    if (!expands || gains_little || !pays(id, chain)) {
       plan_.removed.erase(id);
       return;
     }
@@ -206,11 +228,11 @@ class Recomputer {
 // from what is stored anyway and fewer bytes move: widened copies of half types, and the centred and
 // normalised activations of a norm, which its gradient wants, from the activations and the mean and deviation
 // of each row. On a GPU such arithmetic is free behind the memory; on the CPU it is not. Serves training
-// steps of every transformer, whose saved activations become a quarter; only those, because what a reduction
-// reads beside its operand decides its order of additions, which for inference had better not depend on
-// sizes.
+// steps of every transformer, whose saved activations become a quarter. Elsewhere only wider copies of what
+// is stored anyway go, whatever the sizes: what a reduction reads beside its operand decides its order of
+// additions, which for inference had better not depend on them.
 Graph recompute_values(const Graph& graph, const PassContext& context) {
-  return context.target.is_cuda() && context.gradients ? Recomputer(graph, context).run() : graph;
+  return context.target.is_cuda() ? Recomputer(graph, context).run() : graph;
 }
 
 }  // namespace aicf

@@ -140,6 +140,9 @@ bool RegionGroups::is_row_without_axes(const Shape& shape, const Group& group) c
 }
 
 bool RegionGroups::row_fits(const Shape& full, const std::vector<int64_t>& axes) const {
+  // A step for a GPU: long rows are spread over a cluster, and few of them over launches that there would be
+  // in any case.
+  if (context_.gradients && context_.target.is_cuda()) return true;
   Dim length(1);
   for (int64_t axis : axes) length = length * full[static_cast<size_t>(axis)];
   return bounds(length, context_.program.sizes).hi <= kMaxKeptRow;

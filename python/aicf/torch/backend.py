@@ -67,15 +67,23 @@ def aicf_backend(
         raise make_error("bad_option", "no such fallback", value=str(chosen["fallback"]), expected="eager")
 
     def forward(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
+        return make_boxed_func(_compile(graph, chosen, trains=True))
+
+    def inference(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         return make_boxed_func(_compile(graph, chosen))
 
     def backward(graph: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[..., Any]:
         try:
-            return make_boxed_func(_compile(graph, chosen))
+            return make_boxed_func(_compile(graph, chosen, trains=True))
         except Error as error:  # torch would log it at once with what led to it, and may never call the graph
             return make_boxed_func(_raiser(error))
 
-    trace = aot_autograd(fw_compiler=forward, bw_compiler=backward, decompositions=table())
+    trace = aot_autograd(
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=inference,
+        decompositions=table(),
+    )
     # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
     try:
         with functorch_config.patch(unlift_effect_tokens=True), plain_attention(inputs):
@@ -103,10 +111,12 @@ def _init(self: Any, text: str, frame: Any) -> None:
     ShortenTraceback.__init__(self, text, first_useful_frame=frame)
 
 
-def _compile(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callable[..., Any]:
+def _compile(
+    graph: torch.fx.GraphModule, options: Mapping[str, Any], trains: bool = False
+) -> Callable[..., Any]:
     if options.get("fallback") != "eager":
         try:
-            return CompiledGraph(graph, options)
+            return CompiledGraph(graph, options, trains)
         except Error as error:
             if error.name not in _LEFT_TO_EAGER:
                 raise
@@ -115,12 +125,12 @@ def _compile(graph: torch.fx.GraphModule, options: Mapping[str, Any]) -> Callabl
             ) from None
     missing = survey(graph)
     if not missing:
-        return CompiledGraph(graph, options)
+        return CompiledGraph(graph, options, trains)
     counts = Counter(found.op for found in missing.values())
     names = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in counts.items())
     partitions.append(f"{len(missing)} of {count_ops(graph)} ops in eager: {names}")
     _log.warning(partitions[-1])
-    return _partitioned(graph, _left_out(graph, missing), options)
+    return _partitioned(graph, _left_out(graph, missing), options, trains)
 
 
 def _left_out(graph: torch.fx.GraphModule, missing: Container[torch.fx.Node]) -> set[torch.fx.Node]:
@@ -150,14 +160,14 @@ def _has_tensors(node: torch.fx.Node) -> bool:
 
 
 def _partitioned(
-    graph: torch.fx.GraphModule, eager: set[torch.fx.Node], options: Mapping[str, Any]
+    graph: torch.fx.GraphModule, eager: set[torch.fx.Node], options: Mapping[str, Any], trains: bool
 ) -> Callable[..., Any]:
     """Runs of supported nodes become compiled graphs, the rest stays as it is."""
     partitioner = CapabilityBasedPartitioner(graph, _Supported(eager), allows_single_node_partition=True)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
     for name in [str(node.target) for node in fused.graph.nodes if node.op == "call_module"]:
         part = getattr(fused, name)
-        setattr(fused, name, _Part(CompiledGraph(part, options), part))
+        setattr(fused, name, _Part(CompiledGraph(part, options, trains), part))
     fused.recompile()
     return fused
 

@@ -24,7 +24,7 @@ from ..tracing import Graph
 from .control_flow import runs_loops
 from .executable import dense
 from .lower import Lowering
-from .types import Symbols, dtype_name
+from .types import GRADIENTS, Symbols, dtype_name
 
 __all__ = ["CompiledGraph", "device_of"]
 
@@ -32,8 +32,11 @@ __all__ = ["CompiledGraph", "device_of"]
 class CompiledGraph:
     """Called with the graph's inputs, tensors and ints; gives its results as a tuple."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, module: torch.fx.GraphModule, options: Mapping[str, Any], trains: bool = False
+    ) -> None:
         self._module = module
+        self._trains = trains  # a part of a training step
         self._options = options
         self._device = options.get("device") or device_of(module)
         self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -164,7 +167,10 @@ class CompiledGraph:
         self._write_outputs(graph, results if isinstance(results, (tuple, list)) else [results])
         ranges = {} if values else {name: (0, highest) for name, highest in self._highest.items()}
         options = self._options
-        executable = build(graph.program(ranges), self._device, options.get("threads"), options)
+        program = graph.program(ranges)
+        if self._trains:
+            program.metadata = {GRADIENTS: ""}
+        executable = build(program, self._device, options.get("threads"), options)
         if "rng.seed" in executable.state_names():
             seed = (torch.initial_seed() + next(_streams)) % 2**62
             executable.load_weights({"rng.seed": numpy.array(seed, dtype="int64")})

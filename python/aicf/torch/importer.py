@@ -35,7 +35,7 @@ from .memory import raise_if_memory_ran_out
 from .objects import Opened
 from .paths import leaf_paths
 from .source import line_of_node
-from .types import Symbols, dtype_name, require_dense
+from .types import GRADIENTS, Symbols, dtype_name, require_dense
 
 __all__ = [
     "ImportedModel",
@@ -183,8 +183,14 @@ def import_entries(
     metadata = {} if structure is None else {OUTPUT_STRUCTURE: json.dumps(structure)}
     if weights.aliases:
         metadata["aicf.torch.tied"] = json.dumps(weights.aliases)
+    if any(_is_backward(node) for program in pure.values() for node in program.graph.nodes):
+        metadata[GRADIENTS] = ""
     first.program.metadata = metadata
     return first
+
+
+def _is_backward(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and "_backward" in str(node.target)
 
 
 def import_program(exported: ExportedProgram, dims: Mapping[str, Any] | None = None) -> Program:

@@ -17,6 +17,7 @@ from ..errors import make_error
 __all__ = [
     "DATA_DECIDES",
     "DTYPES",
+    "GRADIENTS",
     "TORCH_DTYPES",
     "Symbols",
     "dtype_name",
@@ -24,6 +25,9 @@ __all__ = [
     "is_int",
     "require_dense",
 ]
+
+# Metadata: there if a program computes gradients, or what gradients are computed from later.
+GRADIENTS = "aicf.gradients"
 
 # What to write where the values of a tensor decide on shapes or branches.
 DATA_DECIDES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import aicf
@@ -96,6 +97,41 @@ def test_training_loses_as_in_eager(make: Callable[[], nn.Module], batch: Batch)
     torch._dynamo.reset()
     eager, ours = train(make, batch, compiled=False), train(make, batch, compiled=True)
     assert max(abs(a - b) / abs(a) for a, b in zip(eager, ours, strict=True)) <= 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("norm", "shape"),
+    [
+        (lambda: nn.BatchNorm2d(6), (3, 6, 5, 7)),
+        (lambda: nn.BatchNorm1d(6, affine=False), (5, 6)),
+        (lambda: nn.GroupNorm(2, 6), (3, 6, 5, 7)),
+        (lambda: nn.GroupNorm(2, 24, affine=False), (4, 24)),
+        (lambda: nn.LayerNorm(6), (5, 6)),
+    ],
+    ids=["batch", "batch without scale", "group", "group without scale", "layer"],
+)
+def test_gradients_of_norms(
+    norm: Callable[[], nn.Module], shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = norm().to(dtype)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    x, dy = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
+    found = []
+    for call, wide in (
+        (torch.compile(copy.deepcopy(model), backend="aicf"), dtype),
+        (model.double(), torch.double),
+    ):
+        given = x.to(wide).clone().requires_grad_()
+        y = call(given)
+        y.backward(dy.to(wide))
+        found.append([y.detach(), given.grad, *(p.grad for p in call.parameters())])
+    allowed = 1e-5 if dtype == torch.float32 else 2e-2
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == dtype and (ours.double() - theirs).norm() <= allowed * theirs.norm()
 
 
 def test_sizes_that_change() -> None:

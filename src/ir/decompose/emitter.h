@@ -61,6 +61,21 @@ class Emitter {
 // The axes first .. rank-1.
 Ints axes_from(int64_t first, int64_t rank);
 
+// Statistics of group_norm over x [n, channels, …], which its derivative needs again: those of each channel
+// first, in x's own axes, so that x is read in order however it lies, and those of the groups from these.
+struct GroupMoments {
+  ValueId channel_mean;  // [n, channels, 1…]
+  ValueId mean, r;       // [n, groups, 1], r = 1 / sqrt(variance + epsilon)
+  ValueId apart;         // [n, groups, channels / groups]: channel_mean - mean
+};
+GroupMoments group_moments(Emitter& e, ValueId x, int64_t groups, double epsilon);
+// A vector over the channels as [1, groups, channels / groups]; kNoValue stays.
+ValueId by_group(Emitter& e, ValueId channels, int64_t groups);
+// A value of each group, [n, groups, 1], for each of its channels.
+ValueId to_channels(Emitter& e, ValueId of_group, const GroupMoments& moments);
+// [n, groups, channels / groups] as [n, channels, 1…], which broadcasts to `like`.
+ValueId along_space(Emitter& e, ValueId grouped, const Shape& like);
+
 #define AICF_OP(...)
 #define AICF_POINTWISE(...)
 #define AICF_COMPOSITE(name, operands, types, attributes, results, traits, shape_rule, meaning) \

@@ -52,28 +52,65 @@ Values decompose_batch_norm_train(Emitter& e, const Node& node, const Values& x)
   const ValueId wide = e.widen(x[0]);
   Ints axes = {0};
   for (int64_t axis = 2; axis < rank; ++axis) axes.push_back(axis);
-  const ValueId mean = e.mean(wide, axes, false);
-  const ValueId centered = e.sub(wide, e.along_channels(mean, rank));
-  const ValueId variance = e.mean(e.mul(centered, centered), axes, false);
+  const ValueId mean = e.mean(wide, axes, true);
+  const ValueId centered = e.sub(wide, mean);
+  const ValueId variance = e.mean(e.mul(centered, centered), axes, true);
   const ValueId epsilon = e.scalar(e.dtype(wide), node.attrs.get_float("epsilon"));
-  const ValueId factor = e.mul(e.op(Op::rsqrt, {e.add(variance, epsilon)}), e.widen(x[1]));
-  const ValueId y =
-      affine(e, centered, e.along_channels(factor, rank), e.along_channels(e.widen(x[2]), rank));
-  return {e.cast(y, dtype), e.cast(mean, dtype), e.cast(variance, dtype)};
+  const ValueId factor =
+      e.mul(e.op(Op::rsqrt, {e.add(variance, epsilon)}), e.widen(e.along_channels(x[1], rank)));
+  const ValueId y = affine(e, centered, factor, e.widen(e.along_channels(x[2], rank)));
+  const Shape channels = {e.shape(wide)[1]};
+  return {e.cast(y, dtype), e.cast(e.reshape(mean, channels), dtype),
+          e.cast(e.reshape(variance, channels), dtype)};
 }
 
+GroupMoments group_moments(Emitter& e, ValueId x, int64_t groups, double epsilon) {
+  const Ints space = axes_from(2, e.rank(x));
+  const Shape shape = e.shape(x);
+  const Shape grouped = {shape[0], Dim(groups), floordiv(shape[1], groups)};
+  GroupMoments found;
+  found.channel_mean = e.mean(x, space, true);
+  const ValueId differences = e.sub(x, found.channel_mean);
+  const ValueId within = e.reshape(e.mean(e.mul(differences, differences), space, true), grouped);
+  const ValueId means = e.reshape(found.channel_mean, grouped);
+  found.mean = e.mean(means, {2}, true);
+  found.apart = e.sub(means, found.mean);
+  const ValueId variance = e.mean(e.add(within, e.mul(found.apart, found.apart)), {2}, true);
+  found.r = e.op(Op::rsqrt, {e.add(variance, e.scalar(e.dtype(x), epsilon))});
+  return found;
+}
+
+ValueId by_group(Emitter& e, ValueId channels, int64_t groups) {
+  if (channels == kNoValue) return channels;
+  const Dim count = e.shape(channels)[0];
+  return e.reshape(channels, {Dim(1), Dim(groups), floordiv(count, groups)});
+}
+
+ValueId to_channels(Emitter& e, ValueId of_group, const GroupMoments& moments) {
+  const ValueId one = e.scalar(e.dtype(of_group), 1);
+  return e.mul(of_group, e.op(Op::broadcast_to, {one}, {{"shape", e.shape(moments.apart)}}));
+}
+
+ValueId along_space(Emitter& e, ValueId grouped, const Shape& like) {
+  Shape to(like.size(), Dim(1));
+  to[0] = like[0], to[1] = like[1];
+  return e.reshape(grouped, std::move(to));
+}
+
+// What depends on the channel alone is computed apart. An element is centred by an addition: the difference
+// that the variance is made from would be stored for it.
 Values decompose_group_norm(Emitter& e, const Node& node, const Values& x) {
-  const int64_t groups = node.attrs.get_int("groups"), rank = e.rank(x[0]);
+  const int64_t groups = node.attrs.get_int("groups");
   const ValueId wide = e.widen(x[0]);
+  const GroupMoments moments = group_moments(e, wide, groups, node.attrs.get_float("epsilon"));
+  const ValueId scale = e.widen(by_group(e, x[1], groups)), bias = e.widen(by_group(e, x[2], groups));
+  const ValueId factor = scale == kNoValue ? to_channels(e, moments.r, moments) : e.mul(moments.r, scale);
+  ValueId shift = e.mul(moments.apart, factor);
+  if (bias != kNoValue) shift = e.add(shift, bias);
   const Shape shape = e.shape(wide);
-  Dim members = floordiv(shape[1], groups);
-  for (size_t axis = 2; axis < shape.size(); ++axis) members = members * shape[axis];
-  const ValueId grouped = e.reshape(wide, {shape[0], groups, members});
-  const ValueId y = e.reshape(standardize(e, grouped, {2}, node.attrs.get_float("epsilon")), shape);
-  const auto channels = [&](ValueId vector) {
-    return vector == kNoValue ? kNoValue : e.along_channels(e.widen(vector), rank);
-  };
-  return {e.cast(affine(e, y, channels(x[1]), channels(x[2])), e.dtype(x[0]))};
+  const ValueId centered = e.add(wide, e.op(Op::neg, {moments.channel_mean}));
+  const ValueId y = affine(e, centered, along_space(e, factor, shape), along_space(e, shift, shape));
+  return {e.cast(y, e.dtype(x[0]))};
 }
 
 }  // namespace aicf

@@ -101,17 +101,13 @@ def _inference_norm(c: Call, x: Any, weight: Any, bias: Any, mean: Any, var: Any
 
 def _training_norm(c: Call, x: Any, weight: Any, bias: Any, eps: float) -> tuple[SymTensor, ...]:
     """(result, mean, biased variance) with the statistics of the batch."""
-    axes = [a for a in range(x.ndim) if a != 1]
-    mean = ops.reduce_mean(x, axes=axes)
-    centred = ops.sub(x, _channels(x, mean))
-    variance = ops.reduce_mean(ops.mul(centred, centred), axes=axes)
-    inverse = ops.rsqrt(ops.add(variance, c.number(eps, x.dtype)))
-    result = ops.mul(centred, _channels(x, inverse))
-    if weight is not None:
-        result = ops.mul(result, _channels(x, weight))
-    if bias is not None:
-        result = ops.add(result, _channels(x, bias))
-    return result, mean, variance, inverse
+    if x.ndim < 2:
+        raise Decompose("batch_norm without an axis of channels")
+    channels = [x.shape[1]]
+    weight = c.full(channels, 1, x.dtype) if weight is None else weight
+    bias = c.full(channels, 0, x.dtype) if bias is None else bias
+    result, mean, variance = ops.batch_norm_train(x, weight, bias, epsilon=eps)
+    return result, mean, variance, ops.rsqrt(ops.add(variance, c.number(eps, x.dtype)))
 
 
 @rule("batch_norm")
@@ -193,3 +189,96 @@ def _legit_functional(
 def _moved_average(c: Call, old: Any, new: Any, momentum: float) -> SymTensor:
     keep, take = c.number(1 - momentum, old.dtype), c.number(momentum, old.dtype)
     return ops.add(ops.mul(old, keep), ops.mul(c.cast(new, old.dtype), take))
+
+
+@rule("native_batch_norm_backward")
+def _batch_norm_backward(
+    c: Call,
+    dy: Any,
+    x: Any,
+    w: Any,
+    _running_mean: Any,
+    _running_var: Any,
+    mean: Any,
+    inverse: Any,
+    training: bool,
+    _eps: float,
+    mask: Any,
+) -> tuple[Any, Any, Any]:
+    """r w (dy - mean(dy) - z mean(dy z)), z = (x - mean) r; sum(dy z); sum(dy)."""
+    if not training:
+        raise Decompose("statistics that are given")
+    dtype = _wide_type(x)
+    dy, x = c.cast(dy, dtype), c.cast(x, dtype)
+    mean, r = (c.cast(_channels(x, v), dtype) for v in (mean, inverse))
+    axes = [a for a in range(x.ndim) if a != 1]
+    z = ops.mul(ops.sub(x, mean), r)
+    total = ops.reduce_sum(dy, axes=axes, keepdims=True)
+    along = ops.reduce_sum(ops.mul(dy, z), axes=axes, keepdims=True)
+    dx = None
+    if mask[0]:
+        count = c.count(s for a, s in enumerate(x.shape) if a != 1)
+        count = c.number(count, dtype) if isinstance(count, float) else c.cast(count, dtype)
+        factor = r if w is None else ops.mul(r, c.cast(_channels(x, w), dtype))
+        g = ops.sub(ops.sub(dy, ops.div(total, count)), ops.mul(z, ops.div(along, count)))
+        dx = c.cast(ops.mul(g, factor), c.dtype_of(0))
+    parts = (
+        c.cast(ops.reshape(v, shape=[x.shape[1]]), c.dtype_of(i)) if mask[i] else None
+        for i, v in ((1, along), (2, total))
+    )
+    return dx, *parts
+
+
+@rule("native_group_norm_backward")
+def _group_norm_backward(
+    c: Call,
+    dy: Any,
+    x: Any,
+    mean: Any,
+    inverse: Any,
+    w: Any,
+    n: Any,
+    channels: Any,
+    _space: Any,
+    groups: int,
+    mask: Any,
+) -> tuple[Any, Any, Any]:
+    """Sums of dy and dy (x - mean) over the space of each channel serve all three gradients; that of x is
+    dy a + (x - mean) b + d, whose numbers belong to a channel."""
+    n, channels = c.size(n), c.size(channels)
+    dtype = _wide_type(x)
+    dy, x = c.cast(dy, dtype), c.cast(x, dtype)
+    grouped = [n, groups, channels // groups]
+    one = ops.broadcast_to(c.number(1, dtype), shape=grouped)
+    mean, r = (c.cast(ops.reshape(v, shape=[n, groups, 1]), dtype) for v in (mean, inverse))
+    scale = one if w is None else c.cast(ops.reshape(w, shape=[1, *grouped[1:]]), dtype)
+
+    def in_space(v: SymTensor) -> SymTensor:
+        return ops.reshape(v, shape=[n, channels, *([1] * (x.ndim - 2))])
+
+    centred = ops.sub(x, in_space(ops.mul(mean, one)))
+    space = list(range(2, x.ndim))
+    total = ops.reshape(ops.reduce_sum(dy, axes=space), shape=grouped)
+    along = ops.mul(ops.reshape(ops.reduce_sum(ops.mul(dy, centred), axes=space), shape=grouped), r)
+    dx = None
+    if mask[0]:
+        count = c.count([grouped[2], *(x.shape[a] for a in space)])
+        count = c.number(count, dtype) if isinstance(count, float) else c.cast(count, dtype)
+        over = [
+            ops.div(ops.reduce_sum(ops.mul(v, scale), axes=[2], keepdims=True), count) for v in (total, along)
+        ]
+        b = ops.mul(ops.neg(ops.mul(ops.mul(r, r), over[1])), one)
+        d = ops.mul(ops.neg(ops.mul(r, over[0])), one)
+        dx = ops.add(
+            ops.mul(dy, in_space(ops.mul(r, scale))), ops.add(ops.mul(centred, in_space(b)), in_space(d))
+        )
+        dx = c.cast(dx, c.dtype_of(0))
+    parts = (
+        c.cast(ops.reshape(ops.reduce_sum(v, axes=[0]), shape=[channels]), c.dtype_of(i)) if mask[i] else None
+        for i, v in ((1, along), (2, total))
+    )
+    return dx, *parts
+
+
+def _wide_type(x: SymTensor) -> str:
+    return "f32" if x.dtype in ("f16", "bf16") else x.dtype

@@ -12,7 +12,9 @@ namespace aicf {
 namespace {
 
 constexpr int kThreads = 256, kFewThreads = 128;  // of a block; of a small region's
+constexpr int kSplitThreads = 512;                // of one that shares its columns with others
 constexpr int64_t kSmall = 1 << 16;               // elements
+constexpr int64_t kLeastWalk = 4;                 // elements of a thread of these
 
 class ColumnsWriter : public StagedWriter {
  public:
@@ -64,9 +66,14 @@ class ColumnsWriter : public StagedWriter {
     const Dim others = space_count(space_, 0, axis());
     const int64_t blocks =
         std::max<int64_t>(1, (vectors + across_ - 1) / across_ * std::max<int64_t>(bound(others), 1));
-    if (values_.stages > 1 && blocks < kMachineBlocks && !small)
-      splits_ = static_cast<int>(std::clamp<int64_t>(
-          std::min((kMachineBlocks + blocks - 1) / blocks, length / (16 * deep())), 1, 256));
+    if (values_.stages > 1 && blocks < kMachineBlocks && !small) choose_splits(blocks, length);
+  }
+
+  void choose_splits(int64_t blocks, int64_t length) {
+    threads_ = kSplitThreads;
+    splits_ =
+        static_cast<int>(std::clamp<int64_t>(length / (kLeastWalk * deep()), 1, balanced_splits(blocks)));
+    if (splits_ == 1) threads_ = kThreads;
   }
   // Threads of a block side by side and one behind the other. Launches that only combine parts spread over
   // more blocks.
@@ -203,6 +210,13 @@ class ColumnsWriter : public StagedWriter {
            "> x" + std::to_string(view);
   }
 
+  std::string element_expression(int id) const {
+    const TileValue& v = value(id);
+    if (v.op != TileOp::load) return tile_expression_of(id);
+    const auto view = static_cast<size_t>(v.operand);
+    return lane_text(view, axis(), "x" + std::to_string(view) + "[u]");
+  }
+
   std::string tile_expression_of(int id) const {
     const TileValue& v = value(id);
     if (v.op == TileOp::inner_index) return value_type(id) + "(i)";
@@ -228,7 +242,7 @@ class ColumnsWriter : public StagedWriter {
   }
 
   std::string elements_text(const Stage& stage) {
-    std::string before, inside = inner_coordinates(), after;
+    std::string before, arrays, loads, inside, after;
     std::vector<int> sinks;
     for (int id : stage.reductions) sinks.push_back(value(id).args[0]);
     for (const TileStore& store : stage.stores) sinks.push_back(store.value);
@@ -237,9 +251,9 @@ class ColumnsWriter : public StagedWriter {
       before += value_type(id) + " w" + std::to_string(id) + "[kVector];\n" +
                 each_lane("w" + std::to_string(id) + "[v] = " + operation(id) + "::neutral();\n");
     for (size_t view : loaded_views(stage.elements))
-      inside += array_text(view) + ";\n" +
-                load_text(view, axis(), "x" + std::to_string(view), offset_text(view), left());
-    for (int id : stage.elements) body += tile_definition(values_, id, tile_expression_of(id));
+      arrays += array_text(view) + "[kAtOnce];\n",
+          loads += load_text(view, axis(), "x" + std::to_string(view) + "[u]", offset_text(view), left());
+    for (int id : stage.elements) body += tile_definition(values_, id, element_expression(id));
     for (int id : stage.reductions) {
       const std::string w = "w" + std::to_string(id) + "[v]";
       body += w + " = " + operation(id) + "::apply(" + w + ", " + tile_reference(values_, value(id).args[0]) +
@@ -252,8 +266,14 @@ class ColumnsWriter : public StagedWriter {
       body += y + "[v] = " + tile_reference(values_, store.value) + ";\n";
       after += store_text(view, axis(), y, offset_text(view), left());
     }
-    return before + "#pragma unroll 8\nfor (Index i = begin + depth; i < end; i += kDeep) {\n" + inside +
-           each_lane(body) + after + "}\n";
+    const std::string each =
+        "#pragma unroll\nfor (int u = 0; u < kAtOnce; ++u) {\nconst Index i = first + u * kDeep;\nif (i < "
+        "end) {\n" +
+        inner_coordinates();
+    return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_)) +
+           ";\nfor (Index first = begin + depth; first < end; first += kAtOnce * kDeep) {\n" + arrays +
+           (loads.empty() ? "" : each + loads + "}\n}\n") + each + inside + each_lane(body) + after +
+           "}\n}\n}\n}\n";
   }
 
   std::string reduce_text(int id) const {

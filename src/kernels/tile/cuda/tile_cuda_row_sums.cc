@@ -7,8 +7,8 @@
 namespace aicf {
 namespace {
 
-constexpr int kSumThreads = 128;  // of a block that sums rows
-constexpr int kAddThreads = 512;  // of a block that adds the blocks' sums
+constexpr int kMaxSumThreads = 256;  // registers of as many serve a row's elements and sums
+constexpr int kAddThreads = 512;     // of a block that adds the blocks' sums
 
 }  // namespace
 
@@ -19,9 +19,11 @@ std::vector<TileStore> RowsWriter::sums() const {
 }
 
 void RowsWriter::choose_sums(int64_t vectors) {
-  group_ = 32, threads_ = kSumThreads;
+  group_ = 32;
+  while (vectors > int64_t{group_} * (kMaxKept / vector_)) group_ *= 2;
+  threads_ = group_ > 32 ? group_ : kSumThreads;
   items_ = static_cast<int>(std::max<int64_t>(1, (vectors + group_ - 1) / group_));
-  AICF_CHECK(one_inner_axis() && items_ * vector_ <= kMaxKept, "rows are too long to be summed");
+  AICF_CHECK(one_inner_axis() && threads_ <= kMaxSumThreads, "rows are too long to be summed");
   whole_ = length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
   choose_fetched_sums();
 }

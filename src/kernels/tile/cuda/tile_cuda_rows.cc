@@ -41,7 +41,7 @@ CudaCode RowsWriter::write() {
     code.launches[s].params = params_.dims();
     code.launches[s].reports_errors = gathered_ != nullptr;
     code.source += cuda_kernel_head(gathered_ != nullptr ? *gathered_->kernel : problem_, code.launches[s],
-                                    splits_ > 1 || has_sums(), has_sums() && s == 0 ? kSumBlocks : 0) +
+                                    splits_ > 1 || has_sums(), has_sums() && s == 0 ? sum_blocks() : 0) +
                    bodies[s] + "}\n";
   }
   return code;
@@ -78,7 +78,7 @@ void RowsWriter::choose() {
     choose_cluster(vectors);
   } else if (reduces && rows < kMachineBlocks / 4 && length > kMaxBlockRow && vectors * rows >= 4 * 4096) {
     group_ = threads_ = 512, items_ = 1, kept_ = false;
-    splits_ = static_cast<int>(std::min((kMachineBlocks + rows - 1) / rows, vectors / 1024));
+    splits_ = static_cast<int>(std::clamp<int64_t>(vectors / 1024, 1, balanced_splits(rows)));
   } else {
     choose_group(std::max<int64_t>(vectors, 1), rows);
   }

@@ -6,6 +6,7 @@
 // order. Blocks that go through many rows have the next ones brought into shared memory meanwhile (sm_90).
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,9 @@
 
 namespace aicf {
 
-inline constexpr int kMaxKept = 32;    // elements of a row in one thread's registers
-inline constexpr int kSumBlocks = 3;   // of those that sum rows on a multiprocessor: all its registers
-inline constexpr int kAddAcross = 32;  // columns of a block that adds the blocks' sums
+inline constexpr int kMaxKept = 32;      // elements of a row in one thread's registers
+inline constexpr int kSumThreads = 128;  // of a block that sums rows, or more: those of a row
+inline constexpr int kAddAcross = 32;    // columns of a block that adds the blocks' sums
 
 // The operand `view` is rows of a table of `size` rows, `stride` elements apart, which the last input of
 // `kernel` numbers; the last view of the space is that input.
@@ -44,8 +45,10 @@ class RowsWriter : public StagedWriter {
 
   // --- tile_cuda_rows.cc: how many threads, blocks and registers a row has
   void choose();
-  // A warp per row.
+  // A warp per row, or a block.
   void choose_sums(int64_t vectors);
+  // Of those that sum rows on a multiprocessor: all its registers.
+  int sum_blocks() const { return std::max(1, 3 * kSumThreads / threads_); }
 
   // Threads per row and vectors per thread.
   void choose_group(int64_t vectors, int64_t rows);
@@ -103,7 +106,7 @@ class RowsWriter : public StagedWriter {
 
   // Begins a walk over the thread's vectors: c is the first column, and what lies inside runs for c < length.
   std::string walk_text() const;
-  std::string walk_end() const { return kept_ ? "}\n}\n" : "}\n"; }
+  static std::string walk_end() { return "}\n}\n"; }
   std::string left() const { return tail_ ? "length - c" : ""; }
   std::string array_text(size_t view) const;
 

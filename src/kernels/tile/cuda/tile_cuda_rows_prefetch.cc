@@ -45,7 +45,7 @@ void RowsWriter::choose_fetched_sums() {
   for (size_t view = 0; view < input_count(); ++view)
     if (fetchable(view)) fetched_.push_back(view);
   const int64_t groups = threads_ / group_, parts = groups * items_ * group_ * vector_ * 4,
-                left = kSharedBytes / kSumBlocks - kReservedBytes - parts,
+                left = kSharedBytes / sum_blocks() - kReservedBytes - parts,
                 row = std::max<int64_t>(fetched_row_bytes(), 1);
   prefetch_ = static_cast<int>(std::clamp<int64_t>(left / (groups * row), 0, kMostPrefetch));
   if (prefetch_ < 2) fetched_.clear();
@@ -65,7 +65,7 @@ int64_t RowsWriter::fetched_row_bytes() const { return fetched_from(space_.views
 
 int64_t RowsWriter::walk_blocks() const {
   const int64_t rows = std::max<int64_t>(bound(rows_), 1), at_once = threads_ / group_;
-  return std::min((has_sums() ? kSumBlocks : 1) * kMultiprocessors, (rows + at_once - 1) / at_once);
+  return std::min((has_sums() ? sum_blocks() : 1) * kMultiprocessors, (rows + at_once - 1) / at_once);
 }
 
 std::string RowsWriter::walk_rows_text() {
@@ -84,7 +84,12 @@ std::string RowsWriter::walk_rows_text() {
             memory_type(view) + ">(" + std::to_string(fetched_from(view)) + ");\n";
   if (!fetched_.empty()) text += row_loads_text() + "prefetch.wait();\n";
   text += stages_text();
-  if (!fetched_.empty()) text += "fetch(place + kPrefetch * kStep, prefetch.leave());\n";
+  if (!fetched_.empty())
+    text += "fetch(place + kPrefetch * kStep, prefetch.leave());
+";
+  else if (group_ > 32)
+    text += "aicf::sync_threads<kGroup>();
+";  // until all have read what reductions left
   return text + "}\n" + (has_sums() ? sums_text() : "");
 }
 

@@ -5,6 +5,7 @@
 
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
+#include "kernels/cuda_machine.h"
 
 namespace aicf {
 namespace {
@@ -74,7 +75,8 @@ TEST(TileCuda, ShortRowsHaveAThreadEach) {
   EXPECT_EQ(code.launches[0].grid[0], Dim(4096 / 64));
 }
 
-// Sums along the outer axis of 16 vectors of columns: 16 threads side by side, and 16 that share the axis.
+// Sums along the outer axis of 16 vectors of columns: 16 threads side by side, and 32 that share the axis,
+// four elements each; and the axis is shared by no more blocks than a round of all multiprocessors has.
 TEST(TileCuda, FewColumnsHaveFewThreadsSideBySide) {
   const TileProgram program = row_sum(DType::f32);
   const Shape sizes{Dim(64), Dim(4096)};
@@ -84,8 +86,10 @@ TEST(TileCuda, FewColumnsHaveFewThreadsSideBySide) {
   problem.params = {Dim(1)};
   problem.program = &program;
   const CudaCode code = find_cuda_kernel("tile")->generate(problem);
-  EXPECT_EQ(code.launches.at(0).block, 256);
-  EXPECT_EQ(code.launches[0].grid[0], Dim(4096 / (16 * 16)));
+  EXPECT_EQ(code.launches.at(0).block, 512);
+  EXPECT_EQ(code.launches[0].grid[0], Dim(4096 / (32 * 4)));
+  problem.inputs[0].sizes[1] = problem.outputs[0].sizes[1] = Dim(1 << 20);
+  EXPECT_EQ(find_cuda_kernel("tile")->generate(problem).launches[0].grid[0], Dim(kMultiprocessors));
 }
 
 // How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,
@@ -132,7 +136,7 @@ TEST(TileCuda, SumsOverRowsTakeASecondLaunch) {
                      {.op = TileOp::store_sum, .type = TileType::f32, .a = 1, .operand = 2}}};
   check_tile_program(program);
   std::map<std::string, std::vector<std::string>> texts;  // by target
-  for (int64_t columns : {200, 768}) {
+  for (int64_t columns : {200, 768, 1536, 4096, 8192}) {
     const Shape sizes{Dim(5000), Dim(columns)};
     const std::vector<Dim> strides{Dim(columns), Dim(1)};
     CudaProblem problem;

@@ -2,7 +2,6 @@
 #include "kernels/tile/cuda/tile_cuda_rows.h"
 
 namespace aicf {
-
 std::string RowsWriter::row_offset(size_t view) {
   if (gathered_ != nullptr && view == gathered_->view) return "gathered";
   const int number = pattern_of(view);
@@ -102,8 +101,8 @@ std::string RowsWriter::row_offsets_text() {
 
 std::string RowsWriter::walk_text() const {
   if (!kept_)
-    return "for (Index c = " + std::string(splits_ > 1 ? "begin + " : "") +
-           "Index(lane) * kVector; c < length; c += kGroup * kVector) {\n";
+    return "#pragma unroll\nfor (int u = 0; u < kAtOnce; ++u) {\nconst Index c = start + u * kGroup * "
+           "kVector;\nif (c < length) {\n";
   const std::string text =
       "#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nconst Index c = (Index(k) * kGroup + lane) * "
       "kVector;\n";
@@ -168,9 +167,10 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     before += value_type(id) + " " + r + "[kVector];\n#pragma unroll\nfor (int v = 0; v < kVector; ++v) " +
               r + "[v] = " + operation(id) + "::neutral();\n";
   }
-  if (!kept_)
-    for (size_t view : loaded_views(stage.elements))
-      inside += array_text(view) + ";\n" + vector_text(view, "x" + std::to_string(view));
+  std::string arrays, loads;
+  for (size_t view : loaded_views(stage.elements))
+    arrays += array_text(view) + "[kAtOnce];\n",
+        loads += vector_text(view, "x" + std::to_string(view) + "[u]");
   for (int id : stage.elements) body += element_text(number, id);
   for (int id : stage.reductions) {
     if (in_order(id)) {
@@ -194,9 +194,13 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     body += y + "[v] = " + tile_reference(values_, store.value) + ";\n";
     after += store_text(view, axis(), y, offset_text(view), left());
   }
-  const std::string unroll = kept_ ? "" : stage.stores.empty() ? "#pragma unroll 4\n" : "#pragma unroll 2\n";
-  return before + unroll + walk_text() + inside + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" +
-         body + "}\n" + after + walk_end();
+  const std::string walk = walk_text() + inside + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" +
+                           body + "}\n" + after + walk_end();
+  if (kept_) return before + walk;
+  return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_)) +
+         ";\nfor (Index start = " + (splits_ > 1 ? "begin + " : "") +
+         "Index(lane) * kVector; start < length; start += kAtOnce * kGroup * kVector) {\n" + arrays +
+         (loads.empty() ? "" : walk_text() + column_coordinates() + loads + walk_end()) + walk + "}\n}\n";
 }
 
 std::string RowsWriter::vector_text(size_t view, const std::string& x) {
@@ -225,7 +229,7 @@ std::string RowsWriter::tile_expression_of(int number, int id, const TileValue& 
   if (powers_for_halves(number, v)) return "aicf::tile::exp_half(" + tile_reference(values_, v.args[0]) + ")";
   if (v.op != TileOp::load) return tile_expression(values_, id);
   const auto view = static_cast<size_t>(v.operand);
-  return lane_text(view, axis(), "x" + std::to_string(view) + (kept_ ? "[k]" : ""));
+  return lane_text(view, axis(), "x" + std::to_string(view) + (kept_ ? "[k]" : "[u]"));
 }
 
 std::string RowsWriter::reduce_group(int id, const std::string& own) {

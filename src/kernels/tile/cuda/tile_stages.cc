@@ -7,6 +7,8 @@
 namespace aicf {
 namespace {
 
+constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
+
 bool uses_inner_index(const TileProgram& program) {
   for (const auto& stage : program.stages)
     for (const TileInstr& instr : stage)
@@ -117,6 +119,13 @@ void StagedWriter::mark_kept(Stage& stage, const std::vector<int>& sinks, const 
     stage.elements.insert(std::lower_bound(stage.elements.begin(), stage.elements.end(), id), id);
     revived_.push_back({static_cast<int>(stages_.size()), id});
   }
+}
+
+int StagedWriter::at_once(const Stage& stage, size_t axis, int vector) const {
+  int bytes = 0;
+  for (size_t view : loaded_views(stage.elements))
+    bytes += lanes(view, axis, vector) * dtype_bytes(space_.views[view].dtype);
+  return bytes == 0 ? 1 : std::clamp(kBytesAtOnce / bytes, 1, kMostAtOnce);
 }
 
 int StagedWriter::pattern_of(size_t view) {
