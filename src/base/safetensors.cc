@@ -94,21 +94,53 @@ void check_disjoint(const std::string& path, std::vector<Extent>& extents) {
       bad_safetensors(path, "tensors '" + extents[i - 1].name + "' and '" + extents[i].name + "' overlap");
 }
 
-// nlohmann keeps the last of two equal keys; a file with two is ambiguous, so it is refused. Depth is bounded
-// because the parser recurses into nothing deeper than a tensor's own fields.
+// Refuses what Json::parse lets pass: nlohmann keeps the last of two equal keys, and a file with two is
+// ambiguous; nothing lies deeper than a tensor's own fields. No callback of Json::parse, which looks through
+// the whole header after each of its tensors.
+class HeaderCheck : public nlohmann::json_sax<Json> {
+ public:
+  explicit HeaderCheck(const std::string& path) : path_(path) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_array(size_t) override { return start(); }
+  bool end_array() override { return end(); }
+  bool start_object(size_t) override { return start(); }
+  bool end_object() override { return end(); }
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second) bad_safetensors(path_, "a key appears twice in the header", key);
+    return true;
+  }
+  // Json::parse says it.
+  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
+
+ private:
+  bool start() {
+    constexpr size_t kMaxDepth = 4;
+    if (keys_.size() == kMaxDepth) bad_safetensors(path_, "header nests too deeply");
+    keys_.emplace_back();
+    return true;
+  }
+  bool end() {
+    keys_.pop_back();
+    return true;
+  }
+
+  const std::string& path_;
+  std::vector<std::set<std::string>> keys_;  // of each object or array that is open
+};
+
 Json parse_header(const std::string& path, std::string_view text) {
   require_room_for_json(text.size(), path);
-  std::vector<std::set<std::string>> keys;
-  auto callback = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > 4) bad_safetensors(path, "header nests too deeply");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      bad_safetensors(path, "a key appears twice in the header", value.get<std::string>());
-    return true;
-  };
+  HeaderCheck check(path);
+  Json::sax_parse(text, &check);
   try {
-    Json header = Json::parse(text.begin(), text.end(), callback);
+    Json header = Json::parse(text);
     if (!header.is_object()) bad_safetensors(path, "the header is not a JSON object");
     return header;
   } catch (const Json::exception& error) {

@@ -41,6 +41,7 @@ RegionGroups::RegionGroups(const Graph& graph, const PassContext& context)
       places_(graph.nodes().size()),
       previous_(graph.nodes().size(), -1),
       next_(graph.nodes().size(), -1) {
+  make_tree();
   order_anew();
   for (ValueId id : graph.outputs()) leaves_graph_[static_cast<size_t>(id)] = true;
   for (const Update& update : graph.updates()) leaves_graph_[static_cast<size_t>(update.value)] = true;

@@ -74,6 +74,8 @@ class RegionGroups {
   bool depends_on(const Node& node, int g);
   bool path_through_third(int earlier, int later);
   bool reaches(std::vector<NodeId> nodes, int g);
+  void make_tree();
+  bool descends(NodeId node, NodeId from) const;
   NodeId unit_of(NodeId id) const { return of(id) < 0 ? id : (*this)[of(id)].nodes[0]; }
   int slot_of(NodeId unit) const { return of(unit) < 0 ? unit : group_slot_[static_cast<size_t>(of(unit))]; }
   int64_t& place_of(NodeId unit) { return places_[static_cast<size_t>(slot_of(unit))]; }
@@ -93,6 +95,9 @@ class RegionGroups {
   std::vector<int> group_of_;  // by node
   std::vector<int> stamp_;     // by unit: the last search that came by
   int search_ = 0;
+  // A tree over the nodes, each below the latest that it reads from, in preorder: by node its place and how
+  // many it holds. What lies below a node depends on it, which spares a search along a chain of layers.
+  std::vector<int> preorder_, below_;
   // Places of units in an order in which each stands after all that it depends on, so that searches stay
   // between the places of what they ask about. The order is a list of slots: a node's is its number, a group
   // has that of one of its nodes.

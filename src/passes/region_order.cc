@@ -50,6 +50,9 @@ bool RegionGroups::path_through_third(int earlier, int later) {
 // g.
 bool RegionGroups::reaches(std::vector<NodeId> nodes, int g) {
   if (!is_ordered_) order_anew();
+  for (NodeId node : nodes)
+    for (NodeId member : (*this)[g].nodes)
+      if (descends(node, member)) return true;
   ++search_;
   const int64_t floor = places_[static_cast<size_t>(group_slot_[static_cast<size_t>(g)])];
   while (!nodes.empty()) {
@@ -61,6 +64,32 @@ bool RegionGroups::reaches(std::vector<NodeId> nodes, int g) {
     push_operands(unit, nodes);
   }
   return false;
+}
+
+void RegionGroups::make_tree() {
+  const size_t count = graph_.nodes().size();
+  std::vector<NodeId> parent(count, -1);
+  below_.assign(count, 1);
+  for (size_t i = count; i-- > 0;) {
+    for (ValueId operand : graph_.nodes()[i].operands)
+      parent[i] = std::max(parent[i], producer_id(graph_, operand));
+    if (parent[i] >= 0) below_[static_cast<size_t>(parent[i])] += below_[i];
+  }
+  preorder_.resize(count);
+  int roots = 0;                 // where the next tree begins
+  std::vector<int> next(count);  // by node: where the next subtree below it begins
+  for (size_t i = 0; i < count; ++i) {
+    int& place = parent[i] < 0 ? roots : next[static_cast<size_t>(parent[i])];
+    preorder_[i] = place;
+    next[i] = place + 1;
+    place += below_[i];
+  }
+}
+
+// Whether the node is `from` or lies below it in the tree.
+bool RegionGroups::descends(NodeId node, NodeId from) const {
+  const int place = preorder_[static_cast<size_t>(node)], first = preorder_[static_cast<size_t>(from)];
+  return first <= place && place < first + below_[static_cast<size_t>(from)];
 }
 
 // The unit `start` and what it depends on, placed behind `first` and up to `last`; in the order of their

@@ -170,6 +170,8 @@ TEST(Binding, OutputsThatShareMemoryOfTheCallerAreRefused) {
   EXPECT_EQ(run_in_memory({0, sizes, {4, 1}}, {12, sizes, {4, 1}}), none);
   EXPECT_EQ(run_in_memory({0, sizes, {}}, {0, sizes, {}}), bad);
   EXPECT_EQ(run_in_memory({0, sizes, {}}, {11, sizes, {}}), bad);
+  EXPECT_EQ(run_in_memory({11, sizes, {}}, {0, sizes, {}}), bad);
+  EXPECT_EQ(run_in_memory({12, sizes, {}}, {0, sizes, {}}), none);
   EXPECT_EQ(run_in_memory({0, sizes, {8, 1}}, {4, sizes, {8, 1}}), none);  // columns of the same rows
   EXPECT_EQ(run_in_memory({0, sizes, {8, 1}}, {3, sizes, {8, 1}}), bad);
   EXPECT_EQ(run_in_memory({0, sizes, {8, 2}}, {1, sizes, {8, 2}}), none);
@@ -180,6 +182,24 @@ TEST(Binding, OutputsThatShareMemoryOfTheCallerAreRefused) {
   EXPECT_EQ(run_in_memory({0, sizes, {}}, {12, sizes, {3, 2}}), bad);    // 6 = 2 * 3 = 3 * 2
   EXPECT_EQ(run_in_memory({0, sizes, {}}, {20, sizes, {-4, 1}}), none);  // backwards, up to the input's end
   EXPECT_EQ(run_in_memory({0, sizes, {}}, {19, sizes, {-4, 1}}), bad);
+}
+
+// Inputs may share memory: the second lies at the begin of the first.
+TEST(Binding, AnOutputOfSeveralThatSharesMemoryIsRefused) {
+  const ErrorCode none = ErrorCode::kI_check_failed, bad = ErrorCode::kU_misuse;
+  Array memory(DType::f32, {64});
+  const auto view = [&](int64_t offset, int64_t count) {
+    return TensorView{DType::f32, {count}, {}, memory.mutable_data_as<float>() + offset};
+  };
+  EntryPlan entry;
+  entry.inputs.resize(2);
+  entry.outputs.resize(2);
+  const auto run_to = [&](const TensorView& a, const TensorView& b) {
+    return code_of([&] { check_apart(entry, {view(0, 40), view(4, 4)}, {a, b}); });
+  };
+  EXPECT_EQ(run_to(view(40, 4), view(44, 4)), none);
+  EXPECT_EQ(run_to(view(44, 4), view(40, 5)), bad);  // the other output
+  EXPECT_EQ(run_to(view(50, 4), view(20, 4)), bad);  // the first input alone
 }
 
 }  // namespace
