@@ -5,7 +5,7 @@ import pytest
 import torch
 
 aten = torch.ops.aten
-# kernel, stride, padding, dilation, size: apart, overlapping, in part beyond the end, more than a gather takes
+# kernel, stride, padding, dilation, size: apart, overlapping, beyond the end, more than a gather takes
 POOLS = [
     (2, 2, 0, 1, (8, 8)),
     (2, 2, 0, 1, (7, 9)),
