@@ -2,6 +2,7 @@
 // (or conv_transpose, where padding exceeds what that can express); of conv_transpose's, conv; the gradient
 // of the weights is conv_weight_gradient.
 #include <algorithm>
+#include <functional>
 
 #include "autodiff/vjp.h"
 
@@ -159,28 +160,169 @@ Values vjp_conv_transpose(const Vjp& v) {
   return gradients;
 }
 
+namespace {
+
+// The positions of x along one spatial axis are s q + r, r below the stride s: the windows that may hold one
+// are q + first to q + last.
+struct Covering {
+  int64_t stride, pad, reach, dilation, first, last;
+  Dim size, groups;  // positions, values of q
+  int64_t count() const { return last - first + 1; }
+  int64_t added_before() const { return std::max<int64_t>(0, -first); }
+};
+
+using Coverings = std::vector<Covering>;
+
+Coverings coverings(const Windows& windows, const Ints& kernel, const Shape& full) {
+  Coverings all;
+  for (size_t i = 0; i < windows.spatial(); ++i) {
+    const int64_t stride = windows.strides[i], pad = windows.pads[i],
+                  reach = windows.dilations[i] * (kernel[i] - 1);
+    const int64_t first = pad > reach ? (pad - reach + stride - 1) / stride : -((reach - pad) / stride);
+    all.push_back({stride, pad, reach, windows.dilations[i], first, (stride - 1 + pad) / stride, full[2 + i],
+                   ceildiv(full[2 + i], Dim(stride))});
+  }
+  return all;
+}
+
+// Whether a sum over windows is shorter than a scatter; of sizes that are numbers.
+bool are_few(const Coverings& axes) {
+  constexpr int64_t kMost = 9;
+  int64_t count = 1;
+  for (const Covering& axis : axes) {
+    if (!axis.size.constant()) return false;
+    count *= axis.count();
+  }
+  return count <= kMost;
+}
+
+// Sums `term(shifts)` over all shifts, in their row-major order: [N, C, groups, stride, …] as [N, C, size,
+// …].
+ValueId sum_of_windows(Emitter& e, const Coverings& axes, const Shape& full,
+                       const std::function<ValueId(const Ints& shifts)>& term) {
+  Ints shifts;
+  for (const Covering& axis : axes) shifts.push_back(axis.first);
+  ValueId sum = kNoValue;
+  for (size_t i = 0; i < axes.size();) {
+    const ValueId next = term(shifts);
+    sum = sum == kNoValue ? next : e.add(sum, next);
+    for (i = 0; i < axes.size(); ++i) {
+      const size_t axis = axes.size() - 1 - i;
+      if (++shifts[axis] <= axes[axis].last) break;
+      shifts[axis] = axes[axis].first;
+    }
+  }
+  Shape joined = {full[0], full[1]};
+  for (const Covering& axis : axes) joined.push_back(axis.groups * Dim(axis.stride));
+  return cut(e, e.reshape(sum, joined), Shape(full.size(), Dim(0)), full);
+}
+
+// v [N, C, windows…] with `none` where a shift finds no window.
+ValueId padded(Emitter& e, ValueId v, const Coverings& axes, double none) {
+  const Shape shape = e.shape(v), zeros(shape.size(), Dim(0));
+  Shape low = zeros, high = zeros;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    low[2 + i] = Dim(axes[i].added_before());
+    high[2 + i] = max(axes[i].groups + Dim(axes[i].last) - shape[2 + i], Dim(0));
+  }
+  if (low == zeros && high == zeros) return v;
+  return e.op(Op::pad, {v, e.scalar(e.dtype(v), none)}, {{"low", low}, {"high", high}});
+}
+
+// Padded windows at `shifts` as [N, C, groups, 1, …].
+ValueId shifted(Emitter& e, ValueId v, const Coverings& axes, const Ints& shifts) {
+  const Shape shape = e.shape(v);
+  Shape starts(shape.size(), Dim(0)), limits = shape, apart = {shape[0], shape[1]};
+  for (size_t i = 0; i < axes.size(); ++i) {
+    starts[2 + i] = Dim(shifts[i] + axes[i].added_before());
+    limits[2 + i] = starts[2 + i] + axes[i].groups;
+    apart.push_back(axes[i].groups);
+    apart.emplace_back(1);
+  }
+  return e.reshape(cut(e, v, starts, limits), apart);
+}
+
+// A line along axis `axis` of spatial ones, as [groups, stride] where the others have 1 and 1.
+ValueId number_along(Emitter& e, const Coverings& axes, size_t axis) {
+  Shape shape(2 * axes.size(), Dim(1));
+  shape[2 * axis] = axes[axis].groups;
+  shape[2 * axis + 1] = Dim(axes[axis].stride);
+  const Shape line = {axes[axis].groups * Dim(axes[axis].stride)};
+  return e.reshape(e.op(Op::iota, {}, {{"shape", line}, {"axis", int64_t{0}}, {"dtype", DType::i64}}), shape);
+}
+
+// Whether the windows at `shifts` have a tap at a position: [groups or 1, stride, …].
+ValueId has_taps(Emitter& e, const Coverings& axes, const Ints& shifts) {
+  ValueId all = kNoValue;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    Shape shape(2 * axes.size(), Dim(1));
+    shape[2 * i + 1] = Dim(axes[i].stride);
+    const auto number = [&](int64_t value) { return e.scalar_int(DType::i64, value); };
+    const ValueId tap = e.add(
+        e.reshape(e.op(Op::iota, {},
+                       {{"shape", Shape{Dim(axes[i].stride)}}, {"axis", int64_t{0}}, {"dtype", DType::i64}}),
+                  shape),
+        number(axes[i].pad - shifts[i] * axes[i].stride));
+    const auto both = [&](ValueId a, ValueId b) { return e.op(Op::bit_and, {a, b}); };
+    ValueId holds = both(e.op(Op::ge, {tap, number(0)}), e.op(Op::le, {tap, number(axes[i].reach)}));
+    if (axes[i].dilation > 1)
+      holds = both(holds, e.op(Op::eq, {e.op(Op::mod, {tap, number(axes[i].dilation)}), number(0)}));
+    all = all == kNoValue ? holds : both(all, holds);
+  }
+  return all;
+}
+
 // Plane by plane, which a scatter along one axis runs side by side. A window of padding only has index -1;
 // its gradient goes nowhere.
-Values vjp_max_pool(const Vjp& v) {
+ValueId scattered_maxima(const Vjp& v, ValueId inside, ValueId none) {
   Emitter& e = v.e;
   const Shape shape = e.shape(v.x()), pooled = e.shape(v.y());
   const auto positions = [](const Shape& image) {
     return element_count(Shape(image.begin() + 2, image.end()));
   };
-  const Dim planes = shape[0] * shape[1], plane = positions(shape);
+  const Dim planes = shape[0] * shape[1];
   const Shape rows = {planes, positions(pooled)};
-  const ValueId zero = e.scalar_int(DType::i64, 0);
-  const ValueId indices = e.reshape(e.op(Op::max_pool_indices, {v.x()}, v.attrs()), rows);
+  const ValueId dy = e.reshape(v.wide(v.dy()), rows), zero = e.scalar_int(DType::i64, 0);
+  none = e.reshape(none, rows);
+  const ValueId sums =
+      e.op(Op::scatter_elements,
+           {filled(e, e.dtype(dy), {planes, positions(shape)}), e.select(none, zero, e.reshape(inside, rows)),
+            e.select(none, v.number(dy, 0), dy)},
+           {{"axis", int64_t{1}}, {"reduction", std::string("add")}});
+  return e.reshape(sums, shape);
+}
+
+}  // namespace
+
+// Each position asks the windows over it whether they chose it.
+Values vjp_max_pool(const Vjp& v) {
+  Emitter& e = v.e;
+  const Shape shape = e.shape(v.x());
+  const ValueId indices = e.op(Op::max_pool_indices, {v.x()}, v.attrs());
+  const Dim plane = element_count(Shape(shape.begin() + 2, shape.end()));
+  Shape first(shape.size(), Dim(1));
+  first[0] = shape[0], first[1] = shape[1];
   const ValueId number =
-      e.op(Op::iota, {}, {{"shape", Shape{planes, 1}}, {"axis", int64_t{0}}, {"dtype", DType::i64}});
+      e.reshape(e.op(Op::iota, {},
+                     {{"shape", Shape{shape[0] * shape[1]}}, {"axis", int64_t{0}}, {"dtype", DType::i64}}),
+                first);
   const ValueId inside = e.sub(indices, e.mul(number, e.size(plane, DType::i64)));
-  const ValueId none = e.op(Op::lt, {indices, zero});
-  const ValueId dy = e.reshape(v.wide(v.dy()), rows);
-  const ValueId sums = e.op(Op::scatter_elements,
-                            {filled(e, e.dtype(dy), {planes, plane}), e.select(none, zero, inside),
-                             e.select(none, v.number(dy, 0), dy)},
-                            {{"axis", int64_t{1}}, {"reduction", std::string("add")}});
-  return {e.reshape(sums, shape)};
+  const ValueId none = e.op(Op::lt, {indices, e.scalar_int(DType::i64, 0)});
+  const Coverings axes = coverings(windows_of(v.attrs()), v.attrs().get_ints("kernel"), shape);
+  if (!are_few(axes)) return {scattered_maxima(v, inside, none)};
+  const ValueId chosen = e.select(none, e.scalar_int(DType::i64, -1), inside);
+  ValueId position = kNoValue;
+  Dim step(1);
+  for (size_t i = axes.size(); i-- > 0;) {
+    const ValueId along = e.mul(number_along(e, axes, i), e.size(step, DType::i64));
+    position = position == kNoValue ? along : e.add(position, along);
+    step = step * axes[i].size;
+  }
+  const ValueId places = padded(e, chosen, axes, -1), dy = padded(e, v.dy(), axes, 0), zero = v.number(dy, 0);
+  return {sum_of_windows(e, axes, shape, [&](const Ints& shifts) {
+    const ValueId here = e.op(Op::eq, {shifted(e, places, axes, shifts), position});
+    return v.wide(e.select(here, shifted(e, dy, axes, shifts), zero));
+  })};
 }
 
 namespace {
@@ -217,6 +359,13 @@ Values vjp_avg_pool(const Vjp& v) {
     Shape along(kernel.size(), Dim(1));
     along[axis] = pooled[2 + axis];
     share = e.div(share, e.reshape(taps_along(v, windows, axis, kernel[axis], dtype), along));
+  }
+  const Coverings axes = coverings(windows, kernel, full);
+  if (are_few(axes)) {
+    const ValueId parts = padded(e, share, axes, 0), zero = v.number(parts, 0);
+    return {sum_of_windows(e, axes, full, [&](const Ints& shifts) {
+      return e.select(has_taps(e, axes, shifts), shifted(e, parts, axes, shifts), zero);
+    })};
   }
   // Every plane alone: N C images of one channel under one kernel of ones.
   Shape planes = pooled, plane_full = full, ones = {1, 1};

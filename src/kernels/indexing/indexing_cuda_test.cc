@@ -127,12 +127,30 @@ TEST(IndexingCuda, AnIndexThatRepeatsAlongAnAxisIsSortedOnce) {
   p.params = {Dim(0), Dim(1)};
   RowTexts texts;
   const CudaCode rows = texts.add("scatter_elements", p, {});
-  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, 8>"), std::string::npos);
+  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, kHasLong, false, 8>"), std::string::npos);
   p.inputs[1].strides = {Dim(128), Dim(1)};
   const CudaCode elements = texts.add("scatter_elements", p, {});
-  EXPECT_NE(elements.source.find("apply_updates<1, aicf::kFromOne, 1>"), std::string::npos);
+  EXPECT_NE(elements.source.find("apply_updates<1, aicf::kFromOne, kHasLong, true, 1>"), std::string::npos);
   EXPECT_LT(rows.workspace_bytes.require_constant("bytes") * 20,
             elements.workspace_bytes.require_constant("bytes"));
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// What few updates reach of many rows is written twice; finding where the updates of each row begin would
+// take longer.
+TEST(IndexingCuda, FewUpdatesOfManyRowsFollowACopy) {
+  CudaProblem p;
+  p.inputs = {{DType::bf16, Dim(0), {Dim(1000000), Dim(32)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(4096), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::bf16, Dim(0), {Dim(4096), Dim(32)}, {Dim(32), Dim(1)}}};
+  p.outputs = {{DType::bf16, Dim(0), {Dim(1000000), Dim(32)}, {Dim(32), Dim(1)}}};
+  p.params = {Dim(1)};
+  RowTexts texts;
+  const CudaCode code = texts.add("scatter_nd", p, {});
+  EXPECT_EQ(code.launches[0].function, "copy");
+  EXPECT_NE(code.source.find("aicf::fill("), std::string::npos);
+  EXPECT_NE(code.source.find("aicf::kInPlace"), std::string::npos);
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
@@ -140,13 +158,13 @@ TEST(IndexingCuda, AnIndexThatRepeatsAlongAnAxisIsSortedOnce) {
 TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
   CudaProblem p;
   p.inputs = {{DType::f32, Dim(0), {Dim(9), Dim(16)}, {Dim(16), Dim(1)}},
-              {DType::i64, Dim(0), {Dim(2048), Dim(1)}, {Dim(1), Dim(1)}},
-              {DType::f32, Dim(0), {Dim(2048), Dim(16)}, {Dim(16), Dim(1)}}};
+              {DType::i64, Dim(0), {Dim(4096), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::f32, Dim(0), {Dim(4096), Dim(16)}, {Dim(16), Dim(1)}}};
   p.outputs = {p.inputs[0]};
   p.params = {Dim(1)};
   RowTexts texts;
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "sort_targets");
-  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(2049);
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(4097);
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
 }
 
@@ -159,7 +177,7 @@ TEST(IndexingCuda, OneElementStartsRowsInWideUnits) {
   p.params = {Dim(1)};
   RowTexts texts;
   const CudaCode code = texts.add("scatter_nd", p, {});
-  EXPECT_NE(code.source.find("apply_updates<1, aicf::kFromOne, 4>"), std::string::npos);
+  EXPECT_NE(code.source.find("apply_updates<1, aicf::kFromOne, kHasLong, false, 4>"), std::string::npos);
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

@@ -88,9 +88,10 @@ struct Scatter {
   int64_t bounds[kComponents], target_steps[kComponents];
   I component_stride;
 
-  // The item of an update; one outside of the output is left out and sorts last.
-  template <class Item, bool kReports, class Index>
-  __device__ __forceinline__ Item item(const Index* indices, int64_t line, CallError* error) const {
+  // The item of an update; one outside of the output is left out and sorts last. Where a block is one element of up to four
+  // bytes, the item can carry it in place of the update's number.
+  template <class Item, bool kReports, bool kCarries, class Index, class T>
+  __device__ __forceinline__ Item item(const Index* indices, const T* updates, int64_t line, CallError* error) const {
     I at[3] = {0, 0, 0};
     lines.locate(I(line), at);
     int64_t target = at[2];
@@ -104,7 +105,10 @@ struct Scatter {
       if (index < 0) return Item::last();
       target += index * target_steps[k];
     }
-    return Item::make(uint64_t(target), uint64_t(line));
+    if constexpr (kCarries)
+      return Item::make(uint64_t(target), reinterpret_cast<const Bits<sizeof(T)>*>(updates)[at[1]]);
+    else
+      return Item::make(uint64_t(target), uint64_t(line));
   }
   // Where the block of a sorted update begins.
   __device__ __forceinline__ I update(int64_t line) const {
@@ -191,7 +195,7 @@ struct Fold {
 #pragma unroll
     for (int v = 0; v < V; ++v) value[v] = E::load(elements.at[v]);
   }
-  // Updates [first, end), of which `at` finds the elements.
+  // Updates [first, end); `at` finds the elements of an item.
   template <class Item, class At>
   __device__ __forceinline__ void add(const Item* sorted, int64_t first, int64_t end, const At& at) {
     if constexpr (kReduction == kReplace) first = max(first, end - 1);
@@ -200,7 +204,7 @@ struct Fold {
       Elements update[kAhead];
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
-        if (first + n < end) update[n] = loaded<V>(at(sorted[first + n].index()));
+        if (first + n < end) update[n] = loaded<V>(at(sorted + first + n));
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
         if (first + n < end)
@@ -224,21 +228,40 @@ struct Fold {
           for (int v = 0; v < V; ++v) value[v] = combined<kReduction>(value[v], partial[n].at[v]);
     }
   }
-  // A run [begin, end) of which the chunks behind the first are sums already. `partials` and `long_partials` begin at the
-  // elements' place in a block of `length`.
-  template <class Item, class At>
+  // A run [begin, end) of which the chunks behind the first are sums already, and, if kHasLong, the long ones. The partial
+  // sums begin at the elements' place in a block of `length`.
+  template <bool kHasLong, class Item, class At>
   __device__ __forceinline__ void add_run(const Item* sorted, int64_t begin, int64_t end, const At& at,
                                           const Value* partials, const Value* long_partials, int64_t length) {
     if constexpr (kReduction == kReplace) {
       add(sorted, begin, end, at);
     } else {
+      constexpr int kChunks = kLongChunk / kChunk;
       add(sorted, begin, min(end, begin + kChunk), at);
       if (end - begin <= kChunk) return;
-      add_partials(partials + (begin / kChunk + 1) * length, length,
-                   (min(end - begin, int64_t(kLongChunk)) - 1) / kChunk);
-      if (end - begin <= kLongChunk) return;
-      add_partials(long_partials + (begin / kLongChunk + 1) * length, length, (end - begin - 1) / kLongChunk);
+      const Value* chunks = partials + begin / kChunk * length;
+      add_partials(chunks + length, length, (min(end - begin, int64_t(kLongChunk)) - 1) / kChunk);
+      const int64_t long_chunks = (end - begin - 1) / kLongChunk;
+      if constexpr (kHasLong) {
+        if (long_chunks > 0)
+          add_partials(long_partials + (begin / kLongChunk + 1) * length, length, long_chunks);
+      } else {
+        for (int64_t k = 1; k <= long_chunks; ++k) {
+          Fold long_chunk;
+          long_chunk.fold_chunks(chunks + k * kChunks * length, length,
+                                 min(int64_t(kChunks), (end - begin - 1) / kChunk + 1 - k * kChunks));
+#pragma unroll
+          for (int v = 0; v < V; ++v) value[v] = combined<kReduction>(value[v], long_chunk.value[v]);
+        }
+      }
     }
+  }
+  // `count` partial sums, at least one, from the first on.
+  __device__ __forceinline__ void fold_chunks(const Value* chunks, int64_t step, int64_t count) {
+    const Pack<Value, V> sum = loaded<V>(chunks);
+#pragma unroll
+    for (int v = 0; v < V; ++v) value[v] = sum.at[v];
+    add_partials(chunks + step, step, count - 1);
   }
   __device__ __forceinline__ void put(Value* to) const {
 #pragma unroll
@@ -253,7 +276,7 @@ __device__ __forceinline__ void fold_chunk(const Item* sorted, int64_t count, in
   const Chunk chunk = chunk_in<kChunk>(sorted, count, window);
   if (chunk.first >= chunk.end) return;
   Fold<kReduction, V, T> fold;
-  fold.start(loaded<V>(at(sorted[chunk.first].index())));
+  fold.start(loaded<V>(at(sorted + chunk.first)));
   fold.add(sorted, chunk.first + 1, chunk.end, at);
   fold.put(partials + window * length + inner);
 }
@@ -265,11 +288,8 @@ __device__ __forceinline__ void fold_long_chunk(const Item* sorted, int64_t coun
   const Chunk chunk = chunk_in<kLongChunk>(sorted, count, window);
   if (chunk.first >= chunk.end) return;
   Fold<kReduction, V, T> fold;
-  const typename Element<T>::Value* first = partials + chunk.first / kChunk * length + inner;
-  const auto sum = loaded<V>(first);
-#pragma unroll
-  for (int v = 0; v < V; ++v) fold.value[v] = sum.at[v];
-  fold.add_partials(first + length, length, (chunk.end - chunk.first - 1) / kChunk);
+  fold.fold_chunks(partials + chunk.first / kChunk * length + inner, length,
+                   (chunk.end - chunk.first - 1) / kChunk + 1);
   fold.put(long_partials + window * length + inner);
 }
 
@@ -277,7 +297,8 @@ __device__ __forceinline__ void fold_long_chunk(const Item* sorted, int64_t coun
 enum Start { kFromX, kFromOne, kInPlace };
 
 // One thread per V elements of the block and place, or, in place, sorted update, of which the first of a run works.
-template <int kReduction, int kStart, int V, class T, class Item, class Count, class I, int LR, int PR, int BR, int K>
+template <int kReduction, int kStart, bool kHasLong, bool kCarried, int V, class T, class Item, class Count, class I,
+          int LR, int PR, int BR, int K>
 __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s, const Item* sorted, int64_t count,
                                               int64_t targets, const Count* starts,
                                               const typename Element<T>::Value* partials,
@@ -314,9 +335,13 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
   if (begin < end) {
     Fold<kReduction, V, T> fold;
     fold.start(elements);
-    fold.add_run(
-        sorted, begin, end, [&](int64_t line) { return updates + s.update(line) + inner[0]; }, partials + offset,
-        long_partials + offset, length);
+    const auto at = [&](const Item* item) {
+      if constexpr (kCarried)
+        return reinterpret_cast<const T*>(item);
+      else
+        return updates + s.update(item->index()) + inner[0];
+    };
+    fold.template add_run<kHasLong>(sorted, begin, end, at, partials + offset, long_partials + offset, length);
 #pragma unroll
     for (int v = 0; v < V; ++v) elements.at[v] = Element<T>::store(fold.value[v]);
   }

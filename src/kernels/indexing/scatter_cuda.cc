@@ -15,7 +15,8 @@ namespace {
 constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;                       // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;                        // per line: a walk is shorter than a sort
-constexpr int64_t kSortedInBlock = 2048;                   // updates
+constexpr int64_t kSortedBytes = 1 << 15;                  // of items that a block sorts
+constexpr int64_t kLongChunksInline = 4;                   // of a run, at most, that who adds them folds
 constexpr int64_t kChunk = 128, kLongChunk = 32 * kChunk;  // of scatter.cuh
 CudaCode empty_code() {
   CudaCode code;
@@ -56,10 +57,11 @@ std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, co
 }
 
 // `at` of a Fold.
-std::string at_text(const std::string& updates) {
-  return "  I inner[3] = {0, 0, 0};\n  s.block.locate(I(offset), inner);\n"
-         "  const auto at = [&](int64_t line) { return " +
-         updates + " + s.update(line) + inner[0]; };\n";
+std::string at_text(const SortedUpdates& updates, const std::string& from) {
+  const std::string head = "  const auto at = [&](const " + updates.item() + "* item) { return ";
+  if (updates.carried) return head + "reinterpret_cast<const " + updates.type + "*>(item); };\n";
+  return "  I inner[3] = {0, 0, 0};\n  s.block.locate(I(offset), inner);\n" + head + from +
+         " + s.update(item->index()) + inner[0]; };\n";
 }
 
 // Elements that a thread can move as one, of the updates, the output and, if `with_x`, of x.
@@ -86,13 +88,22 @@ bool is_one_element(const CudaWindow& x) {
   return std::all_of(x.strides.begin(), x.strides.end(), [](const Dim& stride) { return stride == Dim(0); });
 }
 
+// Whether updates reach so little of the output that finding where those of every place begin takes longer
+// than writing what they reach twice.
+bool are_few(const CudaProblem& problem, const ScatterProblem& s) {
+  constexpr double kBytesOfStart = 32;
+  const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
+  const double row = number(s.block.count()) * dtype_bytes(problem.outputs[0].dtype);
+  return 2 * row * number(s.lines.count()) < kBytesOfStart * number(s.targets);
+}
+
 // `covers`: every element of the output lies in a block.
 CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool covers) {
   s.lines.merge_axes();
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
   bool copies = !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
-  copies = copies || (!in_place && !covers);
+  copies = copies || (!in_place && (!covers || are_few(problem, s)));
   if (in_place || copies) {
     s.places.strides[1] = s.places.strides[0];
     s.block.strides[2] = s.block.strides[1];
@@ -101,25 +112,24 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
   s.block.merge_axes();
   const bool from_out = in_place || copies;
   const int64_t unit = scatter_unit(problem, s, !one && !from_out);
-  const SortedUpdates updates =
-      sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out);
+  SortedUpdates updates = sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out);
+  updates.carried = s.block.rank() == 0 && dtype_bytes(out.dtype) <= 4 && updates.sort.narrow;
   CudaCode code = empty_code();
   code.workspace_bytes = updates.bytes;
   if (copies) add_copy(code, problem, 0, "copy");
   const std::string from = pointer_text(updates.type, "in2", true);
-  add_tables(code, problem, s, updates, 1, [&](CudaParams&) { return at_text(from); });
+  add_tables(code, problem, s, updates, 1, [&](CudaParams&) { return at_text(updates, from); });
   const Dim per_line = floordiv(s.block.count(), Dim(unit)),
             threads = (from_out ? s.lines.count() : s.targets) * per_line;
   CudaParams params;
   std::string body = scatter_text(problem, s, threads, params) + tables_text(updates, params);
-  body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" +
-          (from_out ? "kInPlace"
-           : one    ? "kFromOne"
-                    : "kFromX") +
-          ", " + std::to_string(unit) + ">(s, sorted, " + params.expr(s.lines.count()) + ", " +
-          params.expr(s.targets) + ", starts, partials, long_partials, " +
-          (from_out ? pointer_text(updates.type, "out0", true) : pointer_text(updates.type, "in0", true)) +
-          ", " + from + ", " + pointer_text(updates.type, "out0", false) + ");\n";
+  const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
+  body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" + start + ", kHasLong, " +
+          (updates.carried ? "true" : "false") + ", " + std::to_string(unit) + ">(s, sorted, " +
+          params.expr(s.lines.count()) + ", " + params.expr(s.targets) +
+          ", starts, partials, long_partials, " +
+          pointer_text(updates.type, from_out ? "out0" : "in0", true) + ", " + from + ", " +
+          pointer_text(updates.type, "out0", false) + ");\n";
   add_kernel(code, problem,
              flat_launch("apply_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params), body);
   return code;
@@ -166,9 +176,9 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.length = length;
   u.has_starts = has_starts;
   u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
-  u.in_block = count <= kSortedInBlock;
+  u.in_block = count <= kSortedBytes / (u.sort.narrow ? 8 : 16);
   u.has_chunks = reduction != ScatterReduction::none && count > kChunk;
-  u.has_long_chunks = reduction != ScatterReduction::none && count > kLongChunk;
+  u.has_long_chunks = reduction != ScatterReduction::none && count > kLongChunksInline * kLongChunk;
   u.targets = s.targets;
   const auto table = [&](const Dim& values, int64_t bytes) {
     return ceildiv(values * Dim(bytes), Dim(16)) * Dim(16);
@@ -192,16 +202,19 @@ std::string tables_text(const SortedUpdates& u, CudaParams& params) {
   return "  const " + u.item() + "* sorted = static_cast<const " + u.item() + "*>(workspace)" +
          (second ? " + " + params.expr(u.sort.count) : "") + ";\n" +
          table(u.sort.narrow ? "int32_t" : "int64_t", "starts", u.starts) +
-         table(u.value, "partials", u.partials) + table(u.value, "long_partials", u.long_partials);
+         table(u.value, "partials", u.partials) + table(u.value, "long_partials", u.long_partials) +
+         "  constexpr bool kHasLong = " + (u.has_long_chunks ? "true" : "false") + ";\n";
 }
 
 void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem& s, const SortedUpdates& u,
                 size_t indices, const std::function<std::string(CudaParams&)>& at) {
   const Dim count = s.lines.count(), threads = count * max(s.block.count(), Dim(1));
   const auto reader = [&](CudaParams& params, bool reports) {
+    const std::string updates =
+        u.carried ? pointer_text(u.type, "in2", true) : "static_cast<const char*>(nullptr)";
     return scatter_text(problem, s, threads, params) + "  const auto read = [&](int64_t i) { return s.item<" +
-           u.item() + ", " + (reports ? "true" : "false") + ">(in" + std::to_string(indices) + ", i, " +
-           (reports ? "error" : "nullptr") + "); };\n";
+           u.item() + ", " + (reports ? "true" : "false") + ", " + (u.carried ? "true" : "false") + ">(in" +
+           std::to_string(indices) + ", " + updates + ", i, " + (reports ? "error" : "nullptr") + "); };\n";
   };
   if (u.in_block) {
     int64_t tile = 64;
@@ -210,7 +223,8 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
     const std::string body = reader(params, true) + "  aicf::sort_in_block<" + u.item() + ", " +
                              std::to_string(tile) + ">(read, " + params.expr(count) + ", static_cast<" +
                              u.item() + "*>(workspace));\n";
-    CudaLaunch sort = flat_launch("sort_targets", Dim(1), kScatterBlock, params);
+    CudaLaunch sort =
+        flat_launch("sort_targets", Dim(1), static_cast<int32_t>(std::min<int64_t>(tile / 2, 1024)), params);
     sort.reports_errors = true;
     add_kernel(code, problem, std::move(sort), body);
   } else {

@@ -27,6 +27,7 @@ struct SortedUpdates {
   int64_t unit = 1;  // elements that a thread combines
   Dim length;        // of a block
   bool has_starts = true;
+  bool carried = false;  // the items hold the updates themselves
   RadixSort sort;
   bool in_block = false;  // few: one block sorts them
   bool has_chunks = false, has_long_chunks = false;
@@ -37,7 +38,7 @@ struct SortedUpdates {
 SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s, DType dtype,
                              ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts);
 
-// Text that defines `sorted`, `starts`, `partials` and `long_partials`.
+// Text that defines `sorted`, `starts`, `partials`, `long_partials` and whether there is the last one, kHasLong.
 std::string tables_text(const SortedUpdates& updates, CudaParams& params);
 // Appends the launches that fill the tables. Input `indices` of the problem says where updates go; errors are
 // those of the scatter. `at` is text that defines the function of that name of scatter.cuh's Fold, for the

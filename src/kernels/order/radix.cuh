@@ -1,7 +1,7 @@
 // Sorts items (key, index) by key, items of one key as they come: a radix sort from the lowest digit on (Satish,
 // Harris, Garland: "Designing efficient sorting algorithms for manycore GPUs", 2009). A pass is three launches: every
 // block counts the digits of its tile, the counts of a digit are added up over the blocks, every block puts its items
-// in their places. `read(i)` gives item i. An item of all ones sorts last: no key has all its digits set.
+// in their places. Where blocks are few, they add up the counts themselves. `read(i)` gives item i. An item of all ones sorts last: no key has all its digits set.
 #pragma once
 
 #include "order/sort.cuh"
@@ -76,7 +76,8 @@ __device__ __forceinline__ void add_counts(Count* counts, int64_t blocks, Count*
 
 // A warp's items are neighbours, 32 of them at a time. They go to shared memory in their order first, from where runs of
 // one digit leave together.
-template <int kItems, int kShift, int kBits, class Item, class Count, class Read>
+// kAdded: add_counts has been.
+template <int kItems, int kShift, int kBits, bool kAdded, class Item, class Count, class Read>
 __device__ __forceinline__ void place_items(const Read& read, int64_t count, const Count* counts, const Count* totals,
                                             Item* to) {
   constexpr int kDigits = 1 << kBits, kTile = kRadixThreads * kItems;
@@ -91,8 +92,21 @@ __device__ __forceinline__ void place_items(const Read& read, int64_t count, con
 #pragma unroll
   for (int n = 0; n < kItems; ++n) mine[n] = first + n * 32 < count ? read(first + n * 32) : Item::last();
   const bool has_digit = threadIdx.x < kDigits;
-  const Count total = has_digit ? totals[threadIdx.x] : 0;
-  const Count before_block = has_digit ? counts[int64_t(threadIdx.x) * gridDim.x + blockIdx.x] : 0;
+  Count total = 0, before_block = 0;
+  if (has_digit) {
+    const Count* of_digit = counts + int64_t(threadIdx.x) * gridDim.x;
+    if constexpr (kAdded) {
+      total = totals[threadIdx.x];
+      before_block = of_digit[blockIdx.x];
+    } else {
+#pragma unroll 8
+      for (uint32_t block = 0; block < gridDim.x; ++block) {
+        const Count of_block = of_digit[block];
+        total += of_block;
+        if (block < blockIdx.x) before_block += of_block;
+      }
+    }
+  }
   __syncwarp();
   uint32_t ranks[kItems];
 #pragma unroll

@@ -7,10 +7,11 @@ namespace aicf {
 
 namespace {
 
-constexpr int32_t kRadixBlock = 256;  // kRadixThreads of radix.cuh
-constexpr int kMostBits = 8;          // of a digit: a thread has one digit at most
-constexpr int64_t kFewestItems = 4, kMostItems = 16, kMostWideItems = 8;  // of a thread
+constexpr int32_t kRadixBlock = 256;                 // kRadixThreads of radix.cuh
+constexpr int kMostBits = 8;                         // of a digit: a thread has one digit at most
+constexpr int64_t kFewestItems = 4, kMostItems = 8;  // of a thread
 constexpr int64_t kEnoughBlocks = 264;
+constexpr int64_t kFewBlocks = 32;  // of which a block adds up the counts itself
 
 Dim item_bytes(const RadixSort& sort) { return sort.count * Dim(sort.narrow ? 8 : 16); }
 int64_t count_bytes(const RadixSort& sort) { return sort.narrow ? 4 : 8; }
@@ -30,8 +31,7 @@ RadixSort radix_sort(const CudaProblem& problem, const Dim& count, int64_t large
   sort.bits = (bits + sort.passes - 1) / sort.passes;
   const int64_t most = upper_bound(count, problem.ranges);
   int64_t items = kFewestItems;
-  while (items < (narrow ? kMostItems : kMostWideItems) && most / (2 * items * kRadixBlock) >= kEnoughBlocks)
-    items *= 2;
+  while (items < kMostItems && most / (2 * items * kRadixBlock) >= kEnoughBlocks) items *= 2;
   sort.tile = items * kRadixBlock;
   return sort;
 }
@@ -46,6 +46,7 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
   const std::string item = sort.narrow ? "aicf::NarrowItem" : "aicf::WideItem",
                     number = sort.narrow ? "uint32_t" : "uint64_t", bits = std::to_string(sort.bits),
                     items = std::to_string(sort.tile / kRadixBlock);
+  const bool adds = upper_bound(sort.blocks(), problem.ranges) > kFewBlocks;
   for (int pass = 0; pass < sort.passes; ++pass) {
     const std::string name = std::to_string(pass), shift = std::to_string(pass * sort.bits);
     const auto text = [&](CudaParams& params, bool reports) {
@@ -65,18 +66,20 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
     count.reports_errors = pass == 0;
     add_kernel(code, problem, std::move(count), body);
 
-    CudaParams added;
-    body = "  " + number + "* totals = reinterpret_cast<" + number + "*>(static_cast<" + item +
-           "*>(workspace) + 2 * " + added.expr(sort.count) + ");\n  aicf::add_counts(totals + " +
-           std::to_string(int64_t{1} << sort.bits) + ", " + added.expr(sort.blocks()) + ", totals);\n";
-    add_kernel(code, problem,
-               flat_launch("add_counts_" + name, Dim(int64_t{1} << sort.bits), kRadixBlock, added), body);
+    if (adds) {
+      CudaParams added;
+      body = "  " + number + "* totals = reinterpret_cast<" + number + "*>(static_cast<" + item +
+             "*>(workspace) + 2 * " + added.expr(sort.count) + ");\n  aicf::add_counts(totals + " +
+             std::to_string(int64_t{1} << sort.bits) + ", " + added.expr(sort.blocks()) + ", totals);\n";
+      add_kernel(code, problem,
+                 flat_launch("add_counts_" + name, Dim(int64_t{1} << sort.bits), kRadixBlock, added), body);
+    }
 
     CudaParams placed;
     body = text(placed, false);
     const std::string to = pass % 2 == 0 ? "items" : "items + " + placed.expr(sort.count);
-    body += "  aicf::place_items" + digits + "(read, " + placed.expr(sort.count) + ", counts, totals, " + to +
-            ");\n";
+    body += "  aicf::place_items<" + items + ", " + shift + ", " + bits + ", " + (adds ? "true" : "false") +
+            ">(read, " + placed.expr(sort.count) + ", counts, totals, " + to + ");\n";
     add_kernel(code, problem, flat_launch("place_items_" + name, sort.blocks(), kRadixBlock, placed), body);
   }
 }

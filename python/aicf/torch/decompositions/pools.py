@@ -9,12 +9,12 @@ import torch
 
 from .table import decomposes
 
-__all__ = ["adaptive_avg_pool_backward", "avg_pool_backward", "replication_pad_backward"]
+__all__ = ["adaptive_avg_pool_backward", "avg_pool_backward", "replication_pad_backward", "spread_axes"]
 
 aten = torch.ops.aten
 
 
-def _spread(grad: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
+def spread_axes(grad: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """Each of the last axes times its matrix [out, size]."""
     for axis, matrix in zip(range(-len(matrices), 0), matrices, strict=True):
         grad = (grad.movedim(axis, -1) @ matrix.to(grad.dtype)).movedim(-1, axis)
@@ -31,7 +31,7 @@ def _adaptive(size: int, out: int, device: torch.device) -> torch.Tensor:
 @decomposes(aten._adaptive_avg_pool2d_backward.default, aten._adaptive_avg_pool3d_backward.default)
 def adaptive_avg_pool_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     axes = range(-3 if x.ndim == 5 else -2, 0)
-    return _spread(grad, [_adaptive(x.shape[a], grad.shape[a], grad.device) for a in axes])
+    return spread_axes(grad, [_adaptive(x.shape[a], grad.shape[a], grad.device) for a in axes])
 
 
 @decomposes(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)
@@ -56,7 +56,7 @@ def avg_pool_backward(
         inside.append((place >= start[:, None]) & (place < end[:, None]))
         length = end - start if count_include_pad else end.clamp(max=size) - start.clamp(min=0)
         count = count[..., None] * length
-    return _spread(grad / (count.to(grad.dtype) if divisor is None else divisor), inside)
+    return spread_axes(grad / (count.to(grad.dtype) if divisor is None else divisor), inside)
 
 
 @decomposes(aten.adaptive_max_pool2d_backward.default, aten.adaptive_max_pool3d_backward.default)
@@ -77,4 +77,4 @@ def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Seque
         size, low = x.shape[axis], padding[2 * (-1 - axis)]
         source = (torch.arange(grad.shape[axis], device=grad.device) - low).clamp(0, size - 1)
         matrices.append(source[:, None] == torch.arange(size, device=grad.device))
-    return _spread(grad, matrices)
+    return spread_axes(grad, matrices)

@@ -1,13 +1,14 @@
-"""Sampling of volumes, and image resizing that widens its filter where it shrinks."""
+"""Sampling of volumes, image resizing that widens its filter where it shrinks, and gradients of resizing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
 import torch
 
+from .pools import spread_axes
 from .table import decomposes
 
 __all__ = ["grid_sampler_3d"]
@@ -131,3 +132,57 @@ for _name, _support, _filter in (
     if hasattr(aten, f"_upsample_{_name}2d_aa"):
         decomposes(getattr(aten, f"_upsample_{_name}2d_aa").default)(_resize)
         decomposes(getattr(aten, f"_upsample_{_name}2d_aa_backward").default)(_backward)
+
+
+def _scale(size: int, out: int, factor: float | None) -> float:
+    return 1 / factor if factor is not None and factor > 0 else size / out
+
+
+def _nearest(size: int, out: int, factor: float | None, x: torch.Tensor) -> torch.Tensor:
+    """Which position each of `out` places repeats: a matrix [out, size]."""
+    place = torch.arange(out, dtype=torch.float32, device=x.device) * _scale(size, out, factor)
+    return place.long().clamp(max=size - 1)[:, None] == torch.arange(size, device=x.device)
+
+
+def _linear(size: int, out: int, align: bool, factor: float | None, x: torch.Tensor) -> torch.Tensor:
+    """The weights [out, size] of the two positions beside each of `out` places."""
+    place = torch.arange(out, dtype=torch.float64, device=x.device)
+    if align:
+        place = place * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    else:
+        place = ((place + 0.5) * _scale(size, out, factor) - 0.5).clamp(min=0)
+    place = place.clamp(max=size - 1)
+    return (1 - (place[:, None] - torch.arange(size, device=x.device)).abs()).clamp(min=0)
+
+
+def _axes(
+    size: Sequence[int], source: Sequence[int], factors: Sequence[float | None]
+) -> list[tuple[int, int, float | None]]:
+    """Of each axis, positions, places and the factor that was asked for."""
+    missing = (None,) * (len(size) - len(factors))
+    return list(zip(source[2:], size, (*factors, *missing), strict=True))
+
+
+def _nearest_backward(
+    grad: torch.Tensor, size: Sequence[int], source: Sequence[int], *factors: float | None
+) -> torch.Tensor:
+    """A position sums the places that repeat it: neighbours, where they are equally many everywhere."""
+    axes = _axes(size, source, factors)
+    if all(out % n == 0 and factor in (None, out / n) for n, out, factor in axes):
+        apart = grad.reshape(*source[:2], *(part for n, out, _ in axes for part in (n, out // n)))
+        return apart.sum(dim=[3 + 2 * i for i in range(len(axes))])
+    return spread_axes(grad, [_nearest(*axis, grad) for axis in axes])
+
+
+def _linear_backward(
+    grad: torch.Tensor, size: Sequence[int], source: Sequence[int], align: bool, *factors: float | None
+) -> torch.Tensor:
+    return spread_axes(
+        grad, [_linear(n, out, align, factor, grad) for n, out, factor in _axes(size, source, factors)]
+    )
+
+
+for _name in ("nearest1d", "nearest2d", "nearest3d"):
+    decomposes(getattr(aten, f"upsample_{_name}_backward").default)(_nearest_backward)
+for _name in ("linear1d", "bilinear2d", "trilinear3d"):
+    decomposes(getattr(aten, f"upsample_{_name}_backward").default)(_linear_backward)

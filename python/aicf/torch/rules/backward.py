@@ -178,29 +178,3 @@ def _embedding_backward(
         keep = ops.ne(rows, c.number(padding_idx, rows.dtype))
         grad = ops.select(keep, grad, c.number(0, grad.dtype))
     return ops.scatter_nd(c.full(c.shape, 0), c.cast(rows, "i64"), grad, reduction="add")
-
-
-@rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
-def _max_pool_backward(
-    c: Call,
-    grad: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: bool,
-    indices: Any,
-) -> SymTensor:
-    rank = len(kernel)
-    lead = list(x.shape)[:-rank]
-    plane, window = math.prod(x.shape[-rank:]), math.prod(grad.shape[-rank:])
-    zero = c.full([*lead, plane], 0)
-    flat = ops.scatter_elements(
-        zero,
-        ops.reshape(indices, shape=[*lead, window]),
-        ops.reshape(grad, shape=[*lead, window]),
-        axis=len(lead),
-        reduction="add",
-    )
-    return ops.reshape(flat, shape=c.shape)

@@ -1,0 +1,197 @@
+"""Gradients of pools as gathers: every position sums what the windows over it give, in their order."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ... import ops
+from ...symtensor import SymTensor
+from ..call import Call, Decompose
+from .convolutions import per_axis
+from .table import rule
+
+__all__: list[str] = []
+
+_MOST_WINDOWS = 9  # of a position; more are left to a scatter or a product
+
+
+@dataclass(frozen=True)
+class _Covering:
+    """Positions of one axis are stride * q + r: the windows that may hold one are q + first to q + last."""
+
+    stride: int
+    padding: int
+    reach: int
+    size: Any
+
+    @property
+    def shifts(self) -> range:
+        return range(
+            -((self.reach - self.padding) // self.stride), (self.stride - 1 + self.padding) // self.stride + 1
+        )
+
+    @property
+    def groups(self) -> Any:
+        return -(-self.size // self.stride)
+
+    def holds(self, shift: int) -> Any:
+        """Whether a window at this shift reaches over each r."""
+        tap = numpy.arange(self.stride) + self.padding - shift * self.stride
+        return (tap >= 0) & (tap <= self.reach)
+
+
+def _coverings(x: SymTensor, kernel: Any, stride: Any, padding: Any, dilation: Any = 1) -> list[_Covering]:
+    rank = len(kernel)
+    strides = per_axis(stride, rank) if not isinstance(stride, Sequence) or stride else list(kernel)
+    lists = zip(
+        kernel, strides, per_axis(padding, rank), per_axis(dilation, rank), x.shape[-rank:], strict=True
+    )
+    return [_Covering(s, p, d * (k - 1), size) for k, s, p, d, size in lists]
+
+
+def _are_few(axes: Sequence[_Covering]) -> bool:
+    """And of sizes that are numbers."""
+    return (
+        all(isinstance(axis.size, int) for axis in axes)
+        and math.prod(len(axis.shifts) for axis in axes) <= _MOST_WINDOWS
+    )
+
+
+def _padded(c: Call, v: SymTensor, axes: Sequence[_Covering], none: Any) -> SymTensor:
+    """Windows [..., windows] with `none` where a shift finds no window."""
+    lead = [0] * (v.ndim - len(axes))
+    low = [max(0, -axis.shifts[0]) for axis in axes]
+    ends = [axis.groups + axis.shifts[-1] for axis in axes]
+    high = [max(0, end - size) for end, size in zip(ends, v.shape[-len(axes) :], strict=True)]
+    if not any(low) and not any(high):
+        return v
+    return ops.pad(v, c.number(none, v.dtype), low=[*lead, *low], high=[*lead, *high])
+
+
+def _shifted(v: SymTensor, axes: Sequence[_Covering], shifts: Sequence[int]) -> SymTensor:
+    """Padded windows at `shifts` as [..., groups, 1, ...]."""
+    lead = list(v.shape)[: -len(axes)]
+    starts = [shift + max(0, -axis.shifts[0]) for axis, shift in zip(axes, shifts, strict=True)]
+    limits = [start + axis.groups for axis, start in zip(axes, starts, strict=True)]
+    if any(starts) or limits != list(v.shape)[-len(axes) :]:
+        starts = [0] * len(lead) + starts
+        v = ops.slice(v, starts=starts, limits=[*lead, *limits], steps=[1] * v.ndim)
+    return ops.reshape(v, shape=[*lead, *(size for axis in axes for size in (axis.groups, 1))])
+
+
+def _sum_of_windows(
+    c: Call, axes: Sequence[_Covering], term: Callable[[tuple[int, ...]], SymTensor]
+) -> SymTensor:
+    total: Any = None
+    for shifts in itertools.product(*(axis.shifts for axis in axes)):
+        part = term(shifts)
+        total = part if total is None else ops.add(total, part)
+    lead = list(c.shape)[: -len(axes)]
+    total = ops.reshape(total, shape=[*lead, *(axis.groups * axis.stride for axis in axes)])
+    if list(total.shape) != list(c.shape):
+        total = ops.slice(total, starts=[0] * total.ndim, limits=list(c.shape), steps=[1] * total.ndim)
+    return c.cast(total)
+
+
+def _wide(c: Call, x: SymTensor) -> SymTensor:
+    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
+
+
+@rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
+def _max_pool_backward(
+    c: Call,
+    grad: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Any,
+) -> SymTensor:
+    """Each position asks the windows over it whether they chose it."""
+    axes = _coverings(x, kernel, stride, padding, dilation)
+    if not _are_few(axes):
+        return _scattered_maxima(c, grad, x, len(kernel), indices)
+    position: Any = None
+    step: Any = 1
+    for i in reversed(range(len(axes))):
+        axis = axes[i]
+        shape = [1] * (2 * len(axes))
+        shape[2 * i : 2 * i + 2] = [axis.groups, axis.stride]
+        line = ops.iota(shape=[axis.groups * axis.stride], axis=0, dtype="i64")
+        along = ops.mul(ops.reshape(line, shape=shape), c.number(step, "i64"))
+        position = along if position is None else ops.add(along, position)
+        step = step * axis.size
+
+    places, given = _padded(c, indices, axes, -1), _padded(c, grad, axes, 0)
+    windows_are_apart = all(len(axis.shifts) == 1 for axis in axes)
+
+    def chosen(shifts: tuple[int, ...]) -> SymTensor:
+        here = ops.eq(_shifted(places, axes, shifts), position)
+        part = ops.select(here, _shifted(given, axes, shifts), c.number(0, given.dtype))
+        return part if windows_are_apart else _wide(c, part)
+
+    return _sum_of_windows(c, axes, chosen)
+
+
+def _scattered_maxima(c: Call, grad: Any, x: Any, rank: int, indices: Any) -> SymTensor:
+    lead = list(x.shape)[:-rank]
+    plane, window = math.prod(x.shape[-rank:]), math.prod(grad.shape[-rank:])
+    zero = c.full([*lead, plane], 0)
+    flat = ops.scatter_elements(
+        zero,
+        ops.reshape(indices, shape=[*lead, window]),
+        ops.reshape(grad, shape=[*lead, window]),
+        axis=len(lead),
+        reduction="add",
+    )
+    return ops.reshape(flat, shape=c.shape)
+
+
+@rule("avg_pool2d_backward", "avg_pool3d_backward")
+def _avg_pool_backward(
+    c: Call,
+    grad: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: Any,
+) -> SymTensor:
+    axes = _coverings(x, kernel, stride, padding)
+    windows = grad.shape[-len(axes) :]
+    if not _are_few(axes):
+        raise Decompose("a pool of many windows, or of symbolic size")
+    share = _wide(c, grad)
+    counts = numpy.ones(())
+    for axis, count in zip(axes, windows, strict=True):
+        start = numpy.arange(count) * axis.stride - axis.padding
+        end = numpy.minimum(start + axis.reach + 1, axis.size + axis.padding)
+        inside = numpy.minimum(end, axis.size) - numpy.maximum(start, 0)
+        counts = counts[..., None] * (end - start if count_include_pad else inside)
+    if divisor is not None or counts.min() == counts.max():
+        share = ops.div(share, c.number(float(counts.min() if divisor is None else divisor), share.dtype))
+    else:
+        share = ops.div(share, c.cast(c.graph.constant(counts.astype(numpy.float32)), share.dtype))
+
+    padded = _padded(c, share, axes, 0)
+
+    def part(shifts: tuple[int, ...]) -> SymTensor:
+        given = _shifted(padded, axes, shifts)
+        holds = numpy.ones((), dtype=bool)
+        for axis, shift in zip(axes, shifts, strict=True):
+            holds = holds[..., None, None] & axis.holds(shift)[None, :]
+        if holds.all() and all(axis.stride == 1 for axis in axes):
+            return given
+        return ops.select(c.graph.constant(holds), given, c.number(0, given.dtype))
+
+    return _sum_of_windows(c, axes, part)
