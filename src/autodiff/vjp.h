@@ -66,8 +66,6 @@ ValueId spread(Emitter& e, ValueId reduced, const Ints& axes, const Shape& full)
 // x[starts:limits] and its opposite: zeros of shape `full` with x at `starts`.
 ValueId cut(Emitter& e, ValueId x, const Shape& starts, const Shape& limits);
 ValueId place(Emitter& e, ValueId x, const Shape& starts, const Shape& full);
-// x with step - 1 zeros between neighbours along an axis.
-ValueId stretch(Emitter& e, ValueId x, size_t axis, int64_t step);
 // Exchanges axes of x by `perm`; x itself if that is no change.
 ValueId permute(Emitter& e, ValueId x, const Ints& perm);
 // The opposite of gather: a tensor of shape `full` where dy's slices are added at the indices along axis, in

@@ -72,6 +72,8 @@ Graph inline_branches(const Graph& graph, const PassContext& context);
 Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
 // Expands composites that no kernel of the target claims.
 Graph decompose_composites(const Graph& graph, const PassContext& context);
+// Computes transposed convolutions as convolutions of stride 1, one for each phase of their strides.
+Graph decompose_conv_transpose(const Graph& graph, const PassContext& context);
 // Evaluates nodes whose operands are all constants.
 Graph fold_constants(const Graph& graph, const PassContext& context);
 // Applies the algebra rules: identities, double transposes, chains of reshapes and casts.

@@ -68,6 +68,10 @@ const std::vector<PassInfo>& pass_table() {
        has_op<Op::cross_entropy, Op::linear_cross_entropy>},
       // Patterns over composites come before this point, patterns over primitives after it.
       {"decompose_composites", decompose_composites, true, 0},
+      // Products that were narrowed, also those of decomposed gradients; what it makes of constant kernels
+      // folds
+      // below.
+      {"decompose_conv_transpose", decompose_conv_transpose, false, 1, has_op<Op::conv_transpose>},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
       {"keep_reduced_axes", keep_reduced_axes, true, 0},
       // Decompositions of neighbours share work (the same mean, the same cast) and leave foldable scalars.

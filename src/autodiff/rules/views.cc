@@ -2,6 +2,24 @@
 #include "autodiff/vjp.h"
 
 namespace aicf {
+namespace {
+
+// x with step - 1 zeros between neighbours along an axis: x as a column, padded and flattened.
+ValueId stretch(Emitter& e, ValueId x, size_t axis, int64_t step) {
+  const Shape shape = e.shape(x);
+  Shape column = shape, flat = shape;
+  const Shape starts(shape.size() + 1, Dim(0));
+  column.insert(column.begin() + static_cast<int64_t>(axis) + 1, Dim(1));
+  Shape wide = column;
+  wide[axis + 1] = Dim(step);
+  flat[axis] = shape[axis] * Dim(step);
+  const ValueId spaced = e.reshape(place(e, e.reshape(x, column), starts, wide), flat);
+  Shape limits = flat;
+  limits[axis] = max(flat[axis] - Dim(step - 1), Dim(0));
+  return cut(e, spaced, Shape(shape.size(), Dim(0)), limits);
+}
+
+}  // namespace
 
 Values vjp_reshape(const Vjp& v) {
   const Shape shape = v.e.shape(v.x());
@@ -16,21 +34,6 @@ Values vjp_transpose(const Vjp& v) {
 }
 
 Values vjp_broadcast_to(const Vjp& v) { return {v.dy()}; }
-
-// x as a column, padded and flattened.
-ValueId stretch(Emitter& e, ValueId x, size_t axis, int64_t step) {
-  const Shape shape = e.shape(x);
-  Shape column = shape, flat = shape;
-  const Shape starts(shape.size() + 1, Dim(0));
-  column.insert(column.begin() + static_cast<int64_t>(axis) + 1, Dim(1));
-  Shape wide = column;
-  wide[axis + 1] = Dim(step);
-  flat[axis] = shape[axis] * Dim(step);
-  const ValueId spaced = e.reshape(place(e, e.reshape(x, column), starts, wide), flat);
-  Shape limits = flat;
-  limits[axis] = max(flat[axis] - Dim(step - 1), Dim(0));
-  return cut(e, spaced, Shape(shape.size(), Dim(0)), limits);
-}
 
 Values vjp_slice(const Vjp& v) {
   const Ints& steps = v.attrs().get_ints("steps");

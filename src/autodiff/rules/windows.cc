@@ -1,6 +1,5 @@
-// Convolutions and pooling. The gradient of conv's input is a convolution of dy with the kernel turned round
-// (or conv_transpose, where padding exceeds what that can express); of conv_transpose's, conv; the gradient
-// of the weights is conv_weight_gradient.
+// Convolutions and pooling. The gradient of conv's input is conv_transpose; of conv_transpose's, conv; the
+// gradient of the weights is conv_weight_gradient.
 #include <algorithm>
 #include <functional>
 
@@ -41,53 +40,6 @@ ValueId spread_windows(Emitter& e, ValueId dy, ValueId w, const Windows& windows
   Shape limits = e.shape(sums);
   for (size_t i = 2; i < limits.size(); ++i) limits[i] = full[i];
   return cut(e, sums, Shape(limits.size(), Dim(0)), limits);
-}
-
-// w [M, C/groups, kernel...] with inputs and outputs exchanged, [C, M/groups, kernel...], and every kernel
-// axis reversed.
-ValueId turned_kernel(Emitter& e, ValueId w, int64_t groups) {
-  const Shape shape = e.shape(w);
-  Shape split = shape, merged = shape;
-  split[0] = floordiv(shape[0], Dim(groups));
-  split.insert(split.begin(), Dim(groups));
-  merged[0] = Dim(groups) * shape[1];
-  merged[1] = split[1];
-  Ints exchange = axes_from(0, static_cast<int64_t>(split.size()));
-  std::swap(exchange[1], exchange[2]);
-  const ValueId turned = e.reshape(permute(e, e.reshape(w, split), exchange), merged);
-  return e.op(Op::reverse, {turned}, {{"axes", axes_from(2, e.rank(turned))}});
-}
-
-// Pads with which a convolution of the stretched dy gives exactly x; empty where that needs negative or
-// symbolic ones.
-Ints turned_pads(const Windows& windows, const Shape& dy, const Shape& w, const Shape& x) {
-  const size_t spatial = windows.spatial();
-  Ints pads(2 * spatial, 0);
-  for (size_t i = 0; i < spatial; ++i) {
-    const Dim reach = Dim(windows.dilations[i]) * (w[2 + i] - Dim(1));
-    const Dim stretched = (dy[2 + i] - Dim(1)) * Dim(windows.strides[i]) + Dim(1);
-    const auto low = (reach - Dim(windows.pads[i])).constant();
-    const auto high = (x[2 + i] + Dim(windows.pads[i]) - stretched).constant();
-    if (!low || !high || *low < 0 || *high < 0) return {};
-    pads[i] = *low;
-    pads[spatial + i] = *high;
-  }
-  return pads;
-}
-
-ValueId input_gradient(const Vjp& v, const Windows& windows, const Shape& full, int64_t groups) {
-  Emitter& e = v.e;
-  const Shape dy_shape = e.shape(v.dy()), w_shape = e.shape(v.x(1));
-  const Ints pads = turned_pads(windows, dy_shape, w_shape, full);
-  if (pads.empty()) return spread_windows(e, v.dy(), v.x(1), windows, full, groups);
-  ValueId dy = v.dy();
-  for (size_t i = 0; i < windows.spatial(); ++i)
-    if (windows.strides[i] > 1) dy = stretch(e, dy, 2 + i, windows.strides[i]);
-  return e.op(Op::conv, {dy, turned_kernel(e, v.x(1), groups)},
-              {{"strides", Ints(windows.spatial(), 1)},
-               {"pads", pads},
-               {"dilations", windows.dilations},
-               {"groups", groups}});
 }
 
 // Kernels of one element over all of x, in f32 or wider: one product for each image.
@@ -135,7 +87,8 @@ ValueId bias_gradient(const Vjp& v) {
 Values vjp_conv(const Vjp& v) {
   const Shape x = v.e.shape(v.x(0)), w = v.e.shape(v.x(1));
   Values gradients(3, kNoValue);
-  if (v.wants(0)) gradients[0] = input_gradient(v, windows_of(v.attrs()), x, v.attrs().get_int("groups"));
+  if (v.wants(0))
+    gradients[0] = spread_windows(v.e, v.dy(), v.x(1), windows_of(v.attrs()), x, v.attrs().get_int("groups"));
   if (v.wants(1)) gradients[1] = weight_gradient(v, v.x(0), v.dy(), w);
   if (v.wants(2)) gradients[2] = bias_gradient(v);
   return gradients;
