@@ -12,12 +12,13 @@ namespace {
 // What a warp or a block per row and sums in registers are good for
 // (kernels/tile/cuda/tile_cuda_row_sums.cc).
 constexpr int64_t kLeastRows = 2048, kLeastColumns = 128, kMostColumns = 8192, kVector = 8;
+constexpr int64_t kBlock = 128;        // threads of a row, or more, where a warp's do not do
 constexpr int64_t kMostElements = 32;  // of a row in one thread
 constexpr int64_t kMostSums = 80;      // in one thread
 
 int64_t elements_of_thread(int64_t columns) {
   int64_t threads = 32;
-  while (columns > threads * kMostElements) threads *= 2;
+  while (columns > threads * kMostElements) threads = std::max<int64_t>(kBlock, 2 * threads);
   return (columns + threads - 1) / threads;
 }
 

@@ -19,9 +19,9 @@ std::vector<TileStore> RowsWriter::sums() const {
 }
 
 void RowsWriter::choose_sums(int64_t vectors) {
-  group_ = 32;
-  while (vectors > int64_t{group_} * (kMaxKept / vector_)) group_ *= 2;
-  threads_ = group_ > 32 ? group_ : kSumThreads;
+  group_ = 32, threads_ = kSumThreads;
+  while (vectors > int64_t{group_} * (kMaxKept / vector_))
+    group_ = threads_ = std::max(kSumThreads, 2 * group_);
   items_ = static_cast<int>(std::max<int64_t>(1, (vectors + group_ - 1) / group_));
   AICF_CHECK(one_inner_axis() && threads_ <= kMaxSumThreads, "rows are too long to be summed");
   whole_ = length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
