@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda_kernel.h"
 #include "select/choose.h"
+#include "select/cuda_problem.h"
 #include "select/layout.h"
 #include "target/op_problem.h"
 
@@ -161,6 +163,8 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   for (ValueId id : extras)
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
+  if (target_.is_cuda() && is_half(graph_.dtype(operands[0])))
+    read_channels_last(call, *rows[0], operands, origin);
   const KernelRow* packed = find_packed_conv(conv, operands[1], problem);
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
@@ -194,8 +198,55 @@ Window Selector::channels_last(ValueId id, const std::string& origin) {
   const TensorType& type = graph_.type(id);
   const Window extra = add_extra(ExtraValue::Kind::kTemp, type, "");
   const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
-  emit_copy(window(id), copy, origin, "a convolution reads its input channels-last");
+  emit_copy(window(id), copy, origin, "a convolution reads it channels-last");
   return channels_last_copies_[id] = copy;
+}
+
+namespace {
+
+// Whether the row has the copy engine read this convolution's windows, and expects that to be the fastest.
+bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
+  const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row.name), problem);
+  const auto fastest = std::min_element(
+      variants.begin(), variants.end(),
+      [](const KernelVariant& a, const KernelVariant& b) { return a.microseconds < b.microseconds; });
+  const auto* way = fastest != variants.end() ? std::get_if<ConvWay>(&fastest->way) : nullptr;
+  return way != nullptr && way->loads == ConvLoads::boxes;
+}
+
+}  // namespace
+
+ValueId Selector::unsliced(ValueId id) const {
+  const Node* producer = graph_.producer(id);
+  return producer != nullptr && producer->op == Op::slice ? producer->operands[0] : id;
+}
+
+Window Selector::window_of_copy(ValueId id, const Window& copy) const {
+  return unsliced(id) == id ? copy : *view_window(*graph_.producer(id), graph_.type(id), copy);
+}
+
+bool Selector::shared_by_convolutions(ValueId id) const {
+  const auto at = conv_inputs_.find(unsliced(id));
+  return at != conv_inputs_.end() && at->second > 1;
+}
+
+void Selector::read_channels_last(KernelCall& call, const KernelRow& row,
+                                  const std::vector<ValueId>& operands, const std::string& origin) {
+  constexpr int64_t kVector = 8;  // halves in 16 bytes
+  KernelCall copied = call;
+  for (const size_t i : {0, 1}) {
+    const ValueId from = unsliced(operands[i]);
+    const TensorType& type = graph_.type(from);
+    if (call.inputs[i].strides[1] == Dim(1)) continue;
+    const Ints order = channels_last_order(type.shape.size());
+    copied.inputs[i] = window_of_copy(operands[i], ordered_window(from, type, order));
+  }
+  const bool boxes = reads_boxes(row, cuda_problem(copied, target_.arch, options_.ranges));
+  const bool shared = shared_by_convolutions(operands[0]) &&
+                      divide_exactly(graph_.shape(operands[0])[1], Dim(kVector)).has_value();
+  for (const size_t i : {0, 1})
+    if (!(call.inputs[i].strides[1] == Dim(1)) && (boxes || (shared && i == 0)))
+      call.inputs[i] = window_of_copy(operands[i], channels_last(unsliced(operands[i]), origin));
 }
 
 }  // namespace aicf

@@ -26,6 +26,9 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
   result_.placement.resize(static_cast<size_t>(graph.value_count()));
   for (const Update& update : graph.updates()) updated_.insert(update.variable);
   for (ValueId id : graph.leaves()) place(id);
+  for (const Node& node : graph.nodes())
+    if (node.op == Op::conv || (node.op == Op::fused && node.attrs.get_str("kind") == "conv"))
+      ++conv_inputs_[unsliced(node.operands[0])];
 }
 
 CallGraph Selector::run() {

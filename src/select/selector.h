@@ -111,6 +111,15 @@ class Selector {
   void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
   Window channels_last(ValueId id, const std::string& origin);
+  // On CUDA: x and w become copies with channels last if the copy engine had better read these; x also if
+  // several convolutions share its copy.
+  void read_channels_last(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
+                          const std::string& origin);
+  // What the slice that makes a value, if one does, reads; else the value.
+  ValueId unsliced(ValueId id) const;
+  // The value as a part of its copy, or of the copy of what it is sliced from.
+  Window window_of_copy(ValueId id, const Window& copy) const;
+  bool shared_by_convolutions(ValueId id) const;
 
   // --- lower_custom.cc
   // The user's code sees dense windows only: others go through copies.
@@ -155,8 +164,8 @@ class Selector {
   Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);
   const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const;
   Window pack_conv(const Window& w, const Conv& conv, const std::string& origin);
-  // Matrix units of CUDA read 8 channels of a kernel position at a time; weights of 1 × 1 lie like that
-  // anyway.
+  // Matrix units of CUDA read 8 channels of a kernel position at a time; weights of 1 × 1 that no view turned
+  // lie like that anyway.
   bool reads_weights_last(ValueId w) const;
   Window weights_last(ValueId id, const std::string& origin);
 
@@ -167,6 +176,7 @@ class Selector {
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
   std::vector<ValueId> targets_;   // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_;
+  std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it
   std::map<ValueId, JoinedWeights> joined_;  // by root
   std::set<ValueId> made_at_load_;           // roots
   std::multimap<ValueId, size_t> packings_;  // by root of what is packed: the step of init

@@ -67,12 +67,16 @@ class Orders {
       case Op::avg_pool:
         if (is_last(node.operands[0])) set_last(node.results[0]);
         return;
+      case Op::slice:
+        if (is_last(node.operands[0])) set_last(node.results[0]);
+        return;
       case Op::concat:
         if (std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) { return is_last(id); }))
           set_last(node.results[0]);
         return;
       case Op::reshape:
-        if (feeds_conv(node.results[0])) set_last(node.results[0]);
+        if (feeds_conv(node.results[0]) || (is_last(node.operands[0]) && keeps_channels(node)))
+          set_last(node.results[0]);
         return;
       default:
         break;
@@ -93,9 +97,28 @@ class Orders {
   void find_conv_inputs() {
     for (const Node& node : graph_.nodes()) {
       const Graph* body = conv_body(node);
-      if (body != nullptr && prefers_last(*body, body == &graph_ ? node : body->nodes()[0]))
-        feeds_conv_[static_cast<size_t>(node.operands[0])] = true;
+      if (body == nullptr) continue;
+      const Node& conv = body == &graph_ ? node : body->nodes()[0];
+      if (!prefers_last(*body, conv)) continue;
+      feeds_conv_[static_cast<size_t>(node.operands[0])] = true;
+      if (target_.is_cuda()) store_weights_last(node.operands[operand_number(*body, conv.operands[1])]);
     }
+  }
+  // Whether a reshape changes spatial axes alone.
+  bool keeps_channels(const Node& reshape) const {
+    const Shape &from = graph_.shape(reshape.operands[0]), &to = graph_.shape(reshape.results[0]);
+    return to.size() >= 3 && from[0] == to[0] && from[1] == to[1];
+  }
+  // Weights that a kernel makes at every run, rounded to halves for one.
+  void store_weights_last(ValueId w) {
+    const Node* writer = graph_.producer(w);
+    if (writer != nullptr && (is_tile_region(*writer) || op_info(writer->op).has(kPointwise))) set_last(w);
+  }
+  // Which operand of a node a value of its body is; of a node that stands alone, 1: w.
+  size_t operand_number(const Graph& body, ValueId id) const {
+    if (&body == &graph_) return 1;
+    return static_cast<size_t>(std::find(body.inputs().begin(), body.inputs().end(), id) -
+                               body.inputs().begin());
   }
   bool feeds_conv(ValueId id) const { return feeds_conv_[static_cast<size_t>(id)]; }
 
@@ -123,16 +146,19 @@ std::vector<Ints> stored_orders(const Graph& graph, const Target& target) {
 
 namespace {
 
+// Whether the node's kernels write any strides that views give.
+bool writes_anywhere(const Node& node) {
+  return node.op == Op::attention_backward || node.op == Op::conv ||
+         (node.op == Op::fused && node.attrs.get_str("kind") == "conv");
+}
+
 // The value that a kernel writes and `id` is a view of, by transposes and reshapes that nobody else reads;
 // else `id`.
 ValueId seen_through_views(const Graph& graph, const std::vector<int>& uses, ValueId id,
                            std::vector<const Node*>& views) {
   ValueId at = id;
   for (const Node* view = graph.producer(at); view != nullptr; view = graph.producer(at)) {
-    if (view->op != Op::transpose && view->op != Op::reshape) {
-      const bool anywhere = view->op == Op::attention_backward;
-      return anywhere ? at : id;
-    }
+    if (view->op != Op::transpose && view->op != Op::reshape) return writes_anywhere(*view) ? at : id;
     if (uses[static_cast<size_t>(at)] != 1) return id;
     views.push_back(view);
     at = view->operands[0];

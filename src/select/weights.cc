@@ -112,7 +112,8 @@ bool Selector::reads_weights_last(ValueId w) const {
   const bool known =
       std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
   if (!known || !divide_exactly(type.shape[1], Dim(8))) return false;
-  return std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
+  return !(window(w).strides[1] == Dim(1)) ||
+         std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
 }
 
 Window Selector::weights_last(ValueId id, const std::string& origin) {

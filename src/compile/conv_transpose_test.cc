@@ -1,0 +1,128 @@
+// Transposed convolutions through the whole compiler, beside the reference; and what their phases store.
+// AICF_TEST_DEVICE as in testing/test_device.h.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/splitmix.h"
+#include "compile/testing/compiled.h"
+#include "compile/testing/selected_calls.h"
+#include "ir/reference/evaluator.h"
+#include "ir/text.h"
+
+namespace aicf::testing {
+namespace {
+
+struct Case {
+  const char* name;
+  DType dtype;
+  Ints x, w;
+  Ints strides, pads, dilations, output_padding;
+  int64_t groups = 1;
+  bool has_bias = false;
+};
+
+Program program_of(const Case& c) {
+  Graph graph("main");
+  std::vector<ValueId> operands = {graph.add_input("x", {c.dtype, to_shape(c.x)}),
+                                   graph.add_input("w", {c.dtype, to_shape(c.w)})};
+  if (c.has_bias) operands.push_back(graph.add_input("bias", {c.dtype, {Dim(c.w[1] * c.groups)}}));
+  graph.add_output(graph.add(Op::conv_transpose, operands,
+                             {{"strides", c.strides},
+                              {"pads", c.pads},
+                              {"dilations", c.dilations},
+                              {"output_padding", c.output_padding},
+                              {"groups", c.groups}}),
+                   "y");
+  Program program;
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+Array random_array(DType dtype, const Ints& sizes, uint64_t seed) {
+  SplitMix random(seed);
+  Array array(dtype, sizes);
+  for (int64_t i = 0; i < array.count(); ++i) array.set_f64(i, 2 * random.unit() - 1);
+  return array;
+}
+
+constexpr DType kHalf = DType::f16, kBrain = DType::bf16, kSingle = DType::f32;
+const Case kCases[] = {
+    {"stride_1", kHalf, {2, 16, 9, 7}, {16, 24, 3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, {0, 0}, 1, true},
+    {"stride_2", kBrain, {2, 64, 6, 5}, {64, 32, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {1, 1}},
+    {"odd_result", kBrain, {2, 64, 6, 5}, {64, 32, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {0, 0}, 1, true},
+    {"one_tap", kHalf, {2, 16, 6, 5}, {16, 8, 1, 1}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {1, 1}, 1, true},
+    {"upsampling", kSingle, {1, 16, 5, 6}, {16, 16, 2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}, {0, 0}, 1, true},
+    {"depthwise", kSingle, {2, 24, 7, 5}, {24, 1, 3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, {1, 1}, 24},
+    {"depthwise_halves", kBrain, {2, 24, 7, 5}, {24, 1, 5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}, {0, 0}, 24},
+    {"groups", kHalf, {2, 16, 7, 5}, {16, 4, 3, 3}, {2, 1}, {1, 1, 0, 1}, {1, 2}, {1, 1}, 2, true},
+    {"one_axis", kHalf, {3, 8, 11}, {8, 6, 5}, {3}, {1, 0}, {2}, {2}, 1, true},
+    {"three_axes",
+     kSingle,
+     {1, 4, 3, 4, 5},
+     {4, 3, 2, 3, 3},
+     {2, 1, 2},
+     {0, 1, 1, 0, 1, 0},
+     {1, 1, 1},
+     {0, 0, 1}},
+    {"padding_beyond_the_kernel", kSingle, {1, 3, 9, 9}, {3, 4, 2, 3}, {2, 3}, {3, 4, 2, 3}, {1, 1}, {0, 0}},
+};
+
+class ConvTranspose : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ConvTranspose, IsThatOfTheReference) {
+  const Case& c = GetParam();
+  const Program program = program_of(c);
+  const std::unique_ptr<Executable> exe = compiled(program);
+  if (exe == nullptr) return;
+  std::map<std::string, Array> inputs{{"x", random_array(c.dtype, c.x, 1)},
+                                      {"w", random_array(c.dtype, c.w, 2)}};
+  if (c.has_bias) inputs.emplace("bias", random_array(c.dtype, {c.w[1] * c.groups}, 3));
+  const Array got = exe->run("", inputs).at("y");
+  const Array want = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs.at("y");
+  ASSERT_EQ(got.count(), want.count());
+  const double unit = c.dtype == kBrain ? 0x1p-8 : c.dtype == kHalf ? 0x1p-11 : 0x1p-22;
+  for (int64_t i = 0; i < want.count(); ++i) {
+    const double w = want.get_f64(i);
+    ASSERT_NEAR(got.get_f64(i), w, unit * std::abs(w) + 1e-4 * (c.dtype == kSingle ? 0.1 : 1)) << i;
+  }
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Windows, ConvTranspose, ::testing::ValuesIn(kCases), case_name);
+
+// The phases of a value that a convolution with its channels last reads.
+Program between_convolutions() {
+  return parse(R"(program {
+  entry main(%x: bf16[32, 64, 56, 56], %w: bf16[64, 64, 3, 3], %v: bf16[64, 64, 3, 3]) {
+    %0 = relu(%x) : bf16[32, 64, 56, 56]
+    %1 = conv(%0, %v, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]} : bf16[32, 64, 56, 56]
+    %2 = conv_transpose(%1, %w, none) {strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], output_padding = [1, 1]} : bf16[32, 64, 112, 112]
+    %3 = conv(%2, %v, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]} : bf16[32, 64, 112, 112]
+    return "y" = %3
+  }
+}
+)");
+}
+
+TEST(ConvTransposePhases, WriteTheirPartsOfOneValueAndShareOneCopyOfTheWeights) {
+  const SelectedCalls s = select_calls(between_convolutions(), "sm_90");
+  std::vector<const KernelCall*> phases;
+  for (const KernelCall& call : s.calls.calls) {
+    EXPECT_EQ(call.reason.find("part of a concat"), std::string::npos) << call.reason;
+    const RowCall* row = own_row(call);
+    if (row != nullptr && row->row == "conv_mma" && call.origins[0] == "conv") phases.push_back(&call);
+  }
+  ASSERT_EQ(phases.size(), 6u);  // with the convolutions before and behind
+  for (size_t i = 1; i < 5; ++i) {
+    EXPECT_EQ(phases[i]->outputs[0].root, phases[1]->outputs[0].root);
+    EXPECT_EQ(phases[i]->inputs[1].root, phases[1]->inputs[1].root);
+    EXPECT_EQ(phases[i]->outputs[0].strides[1], Dim(1));
+    EXPECT_EQ(phases[i]->outputs[0].strides[3], Dim(2 * 64));
+  }
+  EXPECT_EQ(phases[5]->inputs[0].root, phases[1]->outputs[0].root);
+}
+
+}  // namespace
+}  // namespace aicf::testing
