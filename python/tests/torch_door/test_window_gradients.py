@@ -51,13 +51,17 @@ def test_means(kernel, stride, padding, dilation, size, count_include_pad):
 
 
 def test_halves_are_added_in_f32():
-    """Four windows over one position, of which three would vanish beside the first in bf16."""
+    """Four windows chose one position, of which three would vanish beside the first in bf16."""
     grad = torch.tensor([[[[256.0, 1.0], [1.0, 1.0]]]], dtype=torch.bfloat16)
     x = torch.zeros(1, 1, 3, 3, dtype=torch.bfloat16)
-    exe = aicf.compile(
-        lambda g, x: aten.avg_pool2d_backward(g, x, [2, 2], [1, 1], [0, 0], False, True, 1), (grad, x)
-    )
-    assert torch.as_tensor(exe(grad, x))[0, 0, 1, 1] == torch.tensor(259.0).bfloat16()
+    x[0, 0, 1, 1] = 1
+    window = [2, 2], [1, 1], [0, 0], [1, 1]
+
+    def call(grad, x):
+        indices = aten.max_pool2d_with_indices(x, *window)[1]
+        return aten.max_pool2d_with_indices_backward(grad, x, *window, False, indices)
+
+    assert torch.as_tensor(aicf.compile(call, (grad, x))(grad, x))[0, 0, 1, 1] == 260
 
 
 @pytest.mark.parametrize("size, out", [((5, 6), (10, 12)), ((5, 7), (11, 20)), ((9, 8), (4, 5))])

@@ -163,7 +163,7 @@ void run_scatter_blocks(const BoundCall& call, int64_t tile, std::byte*) {
 
 // Tiles share out the elements of a block, so that updates of one element meet in one tile, in order.
 void split_block(BoundCall& call, ScatterBlocksPlan& plan) {
-  constexpr int64_t kLeast = 64, kWanted = 32768;  // elements
+  constexpr int64_t kLeast = 16, kWanted = 32768;  // elements
   const int64_t rows = std::max<int64_t>(1, plan.lines.count + plan.places.count);
   plan.block_per_tile = std::max(kLeast, kWanted / rows);
   call.tiles = plan.places.count == 0 ? 0 : ceil_div(plan.block.count, plan.block_per_tile);

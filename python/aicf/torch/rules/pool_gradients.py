@@ -169,8 +169,8 @@ def _avg_pool_backward(
 ) -> SymTensor:
     axes = _coverings(x, kernel, stride, padding)
     windows = grad.shape[-len(axes) :]
-    if not _are_few(axes):
-        raise Decompose("a pool of many windows, or of symbolic size")
+    if not _are_few(axes) or any(len(axis.shifts) > 1 for axis in axes):
+        raise Decompose("a product is shorter than a sum over windows that overlap, or sizes are symbolic")
     share = _wide(c, grad)
     counts = numpy.ones(())
     for axis, count in zip(axes, windows, strict=True):
