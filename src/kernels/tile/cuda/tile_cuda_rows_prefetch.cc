@@ -85,11 +85,9 @@ std::string RowsWriter::walk_rows_text() {
   if (!fetched_.empty()) text += row_loads_text() + "prefetch.wait();\n";
   text += stages_text();
   if (!fetched_.empty())
-    text += "fetch(place + kPrefetch * kStep, prefetch.leave());
-";
+    text += "fetch(place + kPrefetch * kStep, prefetch.leave());\n";
   else if (group_ > 32)
-    text += "aicf::sync_threads<kGroup>();
-";  // until all have read what reductions left
+    text += "aicf::sync_threads<kGroup>();\n";  // until all have read what reductions left
   return text + "}\n" + (has_sums() ? sums_text() : "");
 }
 
