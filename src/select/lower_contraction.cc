@@ -211,7 +211,7 @@ bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
       variants.begin(), variants.end(),
       [](const KernelVariant& a, const KernelVariant& b) { return a.microseconds < b.microseconds; });
   const auto* way = fastest != variants.end() ? std::get_if<ConvWay>(&fastest->way) : nullptr;
-  return way != nullptr && way->loads == ConvLoads::boxes;
+  return way != nullptr && way->loads == ConvLoads::tma;
 }
 
 }  // namespace
