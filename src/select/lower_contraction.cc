@@ -204,13 +204,10 @@ Window Selector::channels_last(ValueId id, const std::string& origin) {
 
 namespace {
 
-// Whether the row has the copy engine read this convolution's windows, and expects that to be the fastest.
+// Whether the row would have the copy engine read this convolution's windows.
 bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
   const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row.name), problem);
-  const auto fastest = std::min_element(
-      variants.begin(), variants.end(),
-      [](const KernelVariant& a, const KernelVariant& b) { return a.microseconds < b.microseconds; });
-  const auto* way = fastest != variants.end() ? std::get_if<ConvWay>(&fastest->way) : nullptr;
+  const auto* way = variants.empty() ? nullptr : std::get_if<ConvWay>(&variants.front().way);
   return way != nullptr && way->loads == ConvLoads::tma;
 }
 

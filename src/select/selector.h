@@ -111,7 +111,7 @@ class Selector {
   void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
   Window channels_last(ValueId id, const std::string& origin);
-  // On CUDA: x and w become copies with channels last if the copy engine had better read these; x also if
+  // On CUDA: x and w become copies with channels last if the copy engine can read these; x also if
   // several convolutions share its copy.
   void read_channels_last(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
                           const std::string& origin);
