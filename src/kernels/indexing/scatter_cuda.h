@@ -38,7 +38,8 @@ struct SortedUpdates {
 SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s, DType dtype,
                              ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts);
 
-// Text that defines `sorted`, `starts`, `partials`, `long_partials` and whether there is the last one, kHasLong.
+// Text that defines `sorted`, `starts`, `partials`, `long_partials` and whether there is the last one,
+// kHasLong.
 std::string tables_text(const SortedUpdates& updates, CudaParams& params);
 // Appends the launches that fill the tables. Input `indices` of the problem says where updates go; errors are
 // those of the scatter. `at` is text that defines the function of that name of scatter.cuh's Fold, for the

@@ -45,7 +45,7 @@ std::optional<Geometry> geometry_of(const ConvProblem& c) {
 struct ResultTile {
   int64_t rows, columns;
 };
-ResultTile tile_of(ResultTile most, const CudaProblem& problem, const ConvProblem& c, int64_t units) {
+ResultTile depthwise_tile(ResultTile most, const CudaProblem& problem, const ConvProblem& c, int64_t units) {
   constexpr int64_t kFilling = int64_t{kMultiprocessors} * 512;
   const int64_t outer = size_to_choose_by(c.images, problem) * units,
                 rows = size_to_choose_by(c.axes[1].out, problem),
@@ -135,7 +135,7 @@ class DepthwiseWriter {
   CudaCode of_maps(const Geometry& g) {
     const int64_t units = ceil_div(size_to_choose_by(conv_.groups, problem_), unit_), across = lanes(units);
     const bool few_taps = g.taps() <= 9;
-    const ResultTile tile = tile_of({few_taps ? 2 : 1, 4}, problem_, conv_, units);
+    const ResultTile tile = depthwise_tile({few_taps ? 2 : 1, 4}, problem_, conv_, units);
     const Dim all = tiles(conv_.images, tile), places(kThreads / across);
     CudaParams params;
     const std::string run = "aicf::ConvDepthwiseLast<" + types_ + listed({unit_, across}) + ", " +
@@ -151,7 +151,7 @@ class DepthwiseWriter {
     const Dim maps = conv_.groups * conv_.maps;
     const int64_t eight = is_multiple(conv_.axes[2].out, 8) && dtype_bytes(dtype_) == 2 ? 8 : 4;
     const ResultTile tile =
-        tile_of({g.taps() <= 9 ? 4 : 2, eight}, problem_, conv_, size_to_choose_by(maps, problem_));
+        depthwise_tile({g.taps() <= 9 ? 4 : 2, eight}, problem_, conv_, size_to_choose_by(maps, problem_));
     const int64_t unit = row_unit(problem_, conv_, g, tile.columns),
                   shift = ((-g.low[1]) % unit + unit) % unit;
     const bool wide = is_multiple(conv_.axes[2].out, tile.columns);

@@ -39,7 +39,7 @@ bool keeps_vectors(const ConvProblem& c);
 // "const aicf::ConvOperands<T, I> o = …;" with x and w at these expressions.
 std::string operands_text(const CudaProblem& problem, const ConvProblem& c, const std::string& x,
                           const std::string& w, CudaParams& params);
-std::string flag(bool value);  // "true" or "false"
+std::string flag(bool value);               // "true" or "false"
 std::string conv_accumulator(DType dtype);  // of a convolution without matrix units
 
 }  // namespace aicf
