@@ -66,16 +66,15 @@ TEST(KernelCall, IsARegionIfItsRowRunsNothingElse) {
   EXPECT_FALSE(is_region(product));
 }
 
-TEST(KernelCall, OriginsAreUnitedAndOfCallsSideBySideTheFirstAndTheLastAreTold) {
+TEST(KernelCall, OfOriginsOfCallsSideBySideTheFirstAndTheLastAreTold) {
   const KernelCall a = row("a", "", {"1"}), b = row("b", "", {"2", "3"}), c = row("c", "", {"4"});
   EXPECT_EQ(origin_text(a), "1");
   EXPECT_EQ(origin_text(b), "2 … 3");
-  EXPECT_EQ(united_origins(a, b), (std::vector<std::string>{"1", "2", "3"}));
   const Bundle bundle{{BundleMember{a, 0}, BundleMember{b, 0}, BundleMember{c, 1}}};
   EXPECT_EQ(origin_text(call_of(bundle, {"1", "2", "3", "4"})), "1 … 4");
   EXPECT_EQ(origin_text(call_of(GroupedProducts{{a, c, b}}, {"1", "4", "2", "3"})), "1 … 2 … 3");
   EXPECT_EQ(origin_text(call_of(GroupedProducts{{b}}, {"2", "3"})), "2 … 3");
-  EXPECT_EQ(origin_text(call_of(PrologueFusion{b, c}, united_origins(b, c))), "2 … 3 … 4");
+  EXPECT_EQ(origin_text(call_of(PrologueFusion{b, c}, {"2", "3", "4"})), "2 … 3 … 4");
   EXPECT_EQ(origin_text(KernelCall()), "");
 }
 
