@@ -19,7 +19,7 @@ struct DepthwiseTile {
   static __device__ __forceinline__ constexpr bool reads_row(int row) { return reads<RY, SY, KH, DY>(row); }
   static __device__ __forceinline__ constexpr bool reads_column(int column) { return reads<RX, SX, KW, DX>(column); }
 
-  // Adds the products with row `row` of x under the tile. weight(tap, v): of the v-th channel.
+  // Adds the products with row `row` of x under the tile. weight(tap, w): those of the V channels.
   template <class Weight>
   static __device__ __forceinline__ void add_row(int row, const Acc (&x)[kColumns][V], const Weight& weight,
                                                  Acc (&acc)[RY][RX][V]) {
@@ -30,8 +30,7 @@ struct DepthwiseTile {
 #pragma unroll
       for (int kx = 0; kx < KW; ++kx) {
         Acc w[V];
-#pragma unroll
-        for (int v = 0; v < V; ++v) w[v] = weight(from / DY * KW + kx, v);
+        weight(from / DY * KW + kx, w);
 #pragma unroll
         for (int rx = 0; rx < RX; ++rx)
 #pragma unroll
@@ -69,31 +68,68 @@ struct TilePlace {
   static __device__ __forceinline__ I tiles(I size, int of) { return (size + of - 1) / of; }
 };
 
-// Channels are neighbours: V of them a thread, kLanes threads side by side, whose weights the block keeps in shared memory.
-// Blocks: x: tiles, y: slices of channels.
-template <class T, class Acc, int V, int kLanes, class Tile>
+// Channels are neighbours: V of them a thread, kLanes threads side by side. kWideWeights: the weights of neighbouring
+// channels are neighbours too, and threads read them as they need them; else a block keeps those of its channels in shared
+// memory. Blocks: x: tiles, several one after the other where there are many; y: slices of channels.
+template <class T, class Acc, int V, int kLanes, bool kWideWeights, class Tile>
 struct ConvDepthwiseLast {
   using E = Element<T>;
-  static constexpr int kChannels = kLanes * V;
+  static constexpr int kChannels = kLanes * V, kWidth = Tile::kWidth;
+  static constexpr int kRow = kChannels + 16 / int(sizeof(Acc));  // neighbouring taps lie in other banks
+
+  // Reads several elements before the first is stored: one after the other they would take as many trips to memory.
+  template <class O, class I>
+  static __device__ __forceinline__ void keep_weights(const O& o, I first, I channels, Acc (&weights)[Tile::kTaps][kRow]) {
+    constexpr int kAll = Tile::kTaps * kChannels, kBatch = 8;
+    const int threads = int(blockDim.x);
+    for (int from = int(threadIdx.x); from < kAll; from += threads * kBatch) {
+      T loaded[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = from + i * threads, channel = at / Tile::kTaps, tap = at % Tile::kTaps;
+        loaded[i] = {};
+        if (at < kAll && first + channel < channels)
+          loaded[i] = o.w[(first + channel) * o.w_map + tap / kWidth * o.w_tap[1] + tap % kWidth * o.w_tap[2]];
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = from + i * threads;
+        if (at < kAll) weights[at % Tile::kTaps][at / Tile::kTaps] = Acc(E::load(loaded[i]));
+      }
+    }
+  }
 
   template <class O, class Epilogue>
   static __device__ void run(const O& o, const Epilogue& epilogue, typename O::Index channels, typename O::Index tiles) {
     using I = typename O::Index;
-    __shared__ alignas(16) Acc weights[Tile::kTaps][kChannels];
-    constexpr int kWidth = Tile::kWidth;
+    __shared__ alignas(16) Acc weights[kWideWeights ? 1 : Tile::kTaps][kRow];
     const I first = I(blockIdx.y) * kChannels;
-    for (int i = threadIdx.x; i < Tile::kTaps * kChannels; i += blockDim.x) {
-      const int tap = i / kChannels, channel = i % kChannels;
-      weights[tap][channel] =
-          first + channel < channels ? Acc(E::load(o.w[(first + channel) * o.w_map + tap / kWidth * o.w_tap[1] +
-                                                       tap % kWidth * o.w_tap[2]]))
-                                     : Acc(0);
+    if constexpr (!kWideWeights) {
+      keep_weights(o, first, channels, weights);
+      __syncthreads();
     }
-    __syncthreads();
-    const int lane = int(threadIdx.x) % kLanes;
+    const int lane = int(threadIdx.x) % kLanes, places = int(blockDim.x) / kLanes;
     const I channel = first + lane * V;
-    const I number = I(blockIdx.x) * (blockDim.x / kLanes) + I(threadIdx.x / kLanes);
-    if (number >= tiles || channel >= channels) return;
+    if (channel >= channels) return;
+    const auto weight = [&](int tap, Acc (&w)[V]) {
+      if constexpr (kWideWeights) {
+        const Pack<T, V> loaded = *reinterpret_cast<const Pack<T, V>*>(o.w + channel + tap / kWidth * o.w_tap[1] +
+                                                                       tap % kWidth * o.w_tap[2]);
+#pragma unroll
+        for (int v = 0; v < V; ++v) w[v] = Acc(E::load(loaded.at[v]));
+      } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v) w[v] = weights[tap][lane * V + v];
+      }
+    };
+    for (I number = I(blockIdx.x) * places + I(threadIdx.x) / kLanes; number < tiles; number += I(gridDim.x) * places)
+      make_tile(o, epilogue, channel, number, weight);
+  }
+
+ private:
+  template <class O, class Epilogue, class I, class Weight>
+  static __device__ __forceinline__ void make_tile(const O& o, const Epilogue& epilogue, I channel, I number,
+                                                   const Weight& weight) {
     const TilePlace<Tile, I> at(o, number);
     const T* x = o.x + at.outer * o.x_batch + channel * o.x_channel;
     Acc acc[Tile::kResultRows][Tile::kResultColumns][V] = {};
@@ -115,7 +151,7 @@ struct ConvDepthwiseLast {
       for (int column = 0; column < Tile::kColumns; ++column)
 #pragma unroll
         for (int v = 0; v < V; ++v) values[column][v] = Acc(E::load(loaded[column].at[v]));
-      Tile::add_row(row, values, [&](int tap, int v) { return weights[tap][lane * V + v]; }, acc);
+      Tile::add_row(row, values, weight, acc);
     }
 #pragma unroll
     for (int ry = 0; ry < Tile::kResultRows; ++ry)
@@ -168,7 +204,7 @@ struct ConvDepthwiseFirst {
 #pragma unroll
       for (int column = 0; column < Tile::kColumns; ++column)
         values[column][0] = Acc(E::load(loaded[(kShift + column) / kUnit].at[(kShift + column) % kUnit]));
-      Tile::add_row(row, values, [&](int tap, int) { return weights[tap]; }, acc);
+      Tile::add_row(row, values, [&](int tap, Acc(&w)[1]) { w[0] = weights[tap]; }, acc);
     }
 #pragma unroll
     for (int ry = 0; ry < Tile::kResultRows; ++ry) {

@@ -136,14 +136,21 @@ class DepthwiseWriter {
     const int64_t units = ceil_div(size_to_choose_by(conv_.groups, problem_), unit_), across = lanes(units);
     const bool few_taps = g.taps() <= 9;
     const ResultTile tile = depthwise_tile({few_taps ? 2 : 1, 4}, problem_, conv_, units);
-    const Dim all = tiles(conv_.images, tile), places(kThreads / across);
+    const Dim all = tiles(conv_.images, tile), places(kThreads / across),
+              slices = ceildiv(conv_.groups, Dim(across * unit_));
+    const bool wide = wide_weights(problem_, conv_, unit_);
     CudaParams params;
     const std::string run = "aicf::ConvDepthwiseLast<" + types_ + listed({unit_, across}) + ", " +
-                            tile_text(g, conv_accumulator(dtype_), unit_, tile) + ">::run(o, epilogue, I(" +
-                            params.expr(conv_.groups) + "), I(" + params.expr(all) + "))";
-    const int32_t block = static_cast<int32_t>(kThreads / across * across);
-    CudaLaunch launch = flat_launch(function(), ceildiv(all, places), block, params);
-    launch.grid[1] = ceildiv(conv_.groups, Dim(across * unit_));
+                            flag(wide) + ", " + tile_text(g, conv_accumulator(dtype_), unit_, tile) +
+                            ">::run(o, epilogue, I(" + params.expr(conv_.groups) + "), I(" +
+                            params.expr(all) + "))";
+    // A block that keeps weights makes several tiles with them where there are enough for all.
+    constexpr int64_t kMostRounds = 8;
+    const int64_t blocks = size_to_choose_by(ceildiv(all, places) * slices, problem_),
+                  rounds = wide ? 1 : std::clamp<int64_t>(blocks / kMachineBlocks, 1, kMostRounds);
+    CudaLaunch launch = flat_launch(function(), ceildiv(all, places * Dim(rounds)),
+                                    static_cast<int32_t>(kThreads / across * across), params);
+    launch.grid[1] = slices;
     return code(std::move(launch), run, params);
   }
 
