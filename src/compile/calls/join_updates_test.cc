@@ -27,7 +27,7 @@ enum class Extra {
   kOldParam,      // a later product reads the first param
   kClipped,       // the updates need a norm of all gradients
   kCrossed,       // each product reads the next one's param in place of y; rows are then as many as columns
-  kInTurn,        // each needs a sum of the param that the one before gives
+  kInTurn,        // each needs a number that the one before decides by its param
   kWaits,         // they need what large values make after the products, whose x would wait meanwhile
 };
 
@@ -91,7 +91,9 @@ Program program_of(const Network& n) {
   for (int i = 0; i < n.count; ++i) {
     const std::string number = std::to_string(i);
     if (before != kNoValue) {
-      const ValueId sum = graph.add(Op::reduce_sum, {graph.add(Op::cast, {before}, {{"dtype", DType::f32}})},
+      // Of a product, since a sum of the param itself would be one region with its update.
+      const ValueId square = graph.add(Op::matmul, {before, before}, {{"transpose_y", true}});
+      const ValueId sum = graph.add(Op::reduce_sum, {graph.add(Op::cast, {square}, {{"dtype", DType::f32}})},
                                     {{"axes", Ints{0, 1}}, {"keepdims", false}});
       ValueId& gradient = gradients[static_cast<size_t>(i)];
       gradient = scaled(graph, gradient, sum);
