@@ -121,8 +121,8 @@ TEST(ConvCuda, DepthwiseTilesStayInRegisters) {
       sources.push_back(code.source);
     }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(sources, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  const std::vector<std::string> images = compile_cuda(sources, "sm_90a");
+  for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ(cuda_testing::stack_bytes(images[i]), 0) << sources[i];
 }
 
 CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {

@@ -111,15 +111,18 @@ struct ConvDepthwiseLast {
     const int lane = int(threadIdx.x) % kLanes, places = int(blockDim.x) / kLanes;
     const I channel = first + lane * V;
     if (channel >= channels) return;
-    const auto weight = [&](int tap, Acc (&w)[V]) {
+    const Acc* const kept = &weights[0][lane * V];
+    const T* const read = o.w + channel;
+    const I down = o.w_tap[1], across = o.w_tap[2];
+    const auto weight = [=](int tap, Acc (&w)[V]) {
       if constexpr (kWideWeights) {
-        const Pack<T, V> loaded = *reinterpret_cast<const Pack<T, V>*>(o.w + channel + tap / kWidth * o.w_tap[1] +
-                                                                       tap % kWidth * o.w_tap[2]);
+        const auto loaded =
+            *reinterpret_cast<const Pack<T, V>*>(read + tap / kWidth * down + tap % kWidth * across);
 #pragma unroll
         for (int v = 0; v < V; ++v) w[v] = Acc(E::load(loaded.at[v]));
       } else {
 #pragma unroll
-        for (int v = 0; v < V; ++v) w[v] = weights[tap][lane * V + v];
+        for (int v = 0; v < V; ++v) w[v] = kept[tap * kRow + v];
       }
     };
     for (I number = I(blockIdx.x) * places + I(threadIdx.x) / kLanes; number < tiles; number += I(gridDim.x) * places)

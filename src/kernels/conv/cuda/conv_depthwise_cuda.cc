@@ -151,7 +151,8 @@ class DepthwiseWriter {
     CudaLaunch launch = flat_launch(function(), ceildiv(all, places * Dim(rounds)),
                                     static_cast<int32_t>(kThreads / across * across), params);
     launch.grid[1] = slices;
-    return code(std::move(launch), run, params);
+    // One map is content with 64 registers, which the compiler would cut to 32 and use the stack.
+    return code(std::move(launch), run, params, unit_ == 1 ? 4 : 0);
   }
 
   CudaCode of_planes(const Geometry& g) {
@@ -171,14 +172,14 @@ class DepthwiseWriter {
   }
 
   // Of these parameters, to which those of operands and epilogue come.
-  CudaCode code(CudaLaunch launch, const std::string& run, CudaParams& params) const {
+  CudaCode code(CudaLaunch launch, const std::string& run, CudaParams& params, int min_blocks = 0) const {
     const CudaEpilogue epilogue = cuda_epilogue(conv_.epilogue, kConvInputs, params);
     const std::string body = operands_text(problem_, conv_, "in0", "in1", params) +
                              "  const Epilogue epilogue = " + epilogue.make + ";\n  " + run + ";\n";
     launch.params = params.dims();
     CudaCode code;
     code.source = includes({"conv/cuda/conv_depthwise.cuh"}) + epilogue.text;
-    add_kernel(code, problem_, std::move(launch), body);
+    add_kernel(code, problem_, std::move(launch), body, min_blocks);
     return code;
   }
 
