@@ -18,7 +18,7 @@ constexpr int64_t kPackTile = 64;
 constexpr int32_t kPackBlock = 256;
 
 struct GradientTile {
-  int m, n, warpgroups, stages, resident;  // blocks of a multiprocessor
+  int m, n, warpgroups, stages, occupancy;  // blocks of a multiprocessor
   int64_t stage_bytes() const { return int64_t{m + n} * kGradientStep * 2; }
 };
 constexpr GradientTile kGradientTiles[] = {
@@ -132,18 +132,19 @@ int64_t groups_together(const WeightGradientProblem& w) {
 }
 
 // Cycles of a multiprocessor: for the products what the matrix units or the L2 cache take, whichever is more,
-// of the blocks that it has at a time; then the parts are written, read and added.
+// of the blocks that it has at a time; then the parts are written, read and added. The constants are
+// estimates that no measurement has fitted yet.
 double gradient_cycles(const GradientTile& tile, int64_t tiles, int64_t steps, int64_t parts,
                        double part_bytes) {
   constexpr double kProducts = 2048, kBytes = 32, kLeastStep = 500, kStart = 3000, kSumBytes = 1500;
-  const int64_t blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.resident;
-  const auto step = [&](int64_t resident) {
-    const auto n = static_cast<double>(resident);
+  const int64_t blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.occupancy;
+  const auto step = [&](int64_t occupancy) {
+    const auto n = static_cast<double>(occupancy);
     return std::max({n * tile.m * tile.n * kGradientStep / kProducts,
                      n * static_cast<double>(tile.stage_bytes()) / kBytes, kLeastStep});
   };
   const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, kMultiprocessors);
-  const double waves = static_cast<double>(full) * step(tile.resident) + (rest > 0 ? step(rest) : 0.0);
+  const double waves = static_cast<double>(full) * step(tile.occupancy) + (rest > 0 ? step(rest) : 0.0);
   return kStart + waves * static_cast<double>(ceil_div(steps, parts)) +
          2 * part_bytes * static_cast<double>(parts) / kSumBytes;
 }
@@ -316,7 +317,7 @@ class GradientWriter {
                     Dim(plan_.tiles * plan_.parts.count), tile.warpgroups * 128, params);
     launch.grid[1] = Dim(plan_.groups);
     launch.shared_bytes = tile.stages * tile.stage_bytes();
-    add_kernel(code, problem_, std::move(launch), body, tile.resident);
+    add_kernel(code, problem_, std::move(launch), body, tile.occupancy);
   }
 
   const CudaProblem& problem_;
