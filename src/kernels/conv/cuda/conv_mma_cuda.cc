@@ -167,11 +167,6 @@ class MmaWriter {
 
  private:
   std::string element() const { return std::string(cuda_type(problem_.inputs[0].dtype)); }
-  // The workspace from `offset` on.
-  std::string copy_at(const Dim& offset, CudaParams& params) const {
-    return "reinterpret_cast<" + element() + "*>(static_cast<char*>(workspace) + " + params.expr(offset) +
-           ")";
-  }
 
   void add_pack_x(CudaCode& code) const {
     const int64_t channels = operands_.unit == kMmaVector ? 32 : 4, positions = 2048 / channels;  // of a tile
@@ -180,7 +175,7 @@ class MmaWriter {
     const std::string body = operands_text(problem_, conv_, "in0", "in1", params) + "  aicf::pack_input<" +
                              std::to_string(channels) + ">(o, I(" +
                              params.expr(conv_.groups * conv_.channels) + "), I(" + params.expr(padded) +
-                             "), " + copy_at(Dim(0), params) + ");\n";
+                             "), " + workspace_copy(problem_, Dim(0), params) + ");\n";
     const CudaWindowAxes& axes = conv_.axes;
     CudaLaunch launch = flat_launch(
         "pack_input", conv_.images * ceildiv(axes[0].in * axes[1].in * axes[2].in, Dim(positions)), kMmaBlock,
@@ -197,7 +192,7 @@ class MmaWriter {
     const std::string body = operands_text(problem_, conv, "in0", "in1", params) +
                              "  aicf::pack_weights(o, I(" + params.expr(conv_.channels) + "), I(" +
                              params.expr(maps) + "), I(" + params.expr(row) + "), " +
-                             copy_at(operands_.x_bytes, params) + ");\n";
+                             workspace_copy(problem_, operands_.x_bytes, params) + ");\n";
     add_kernel(code, problem_,
                flat_launch("pack_weights", blocks_for(maps * row, kMmaBlock), kMmaBlock, params), body);
   }
@@ -234,8 +229,8 @@ class MmaWriter {
   void add_contraction(CudaCode& code, CudaParams params, const CudaEpilogue& epilogue,
                        const std::string& split, const std::string& suffix) const {
     const bool sum = split == "kSum", cluster = split == "kCluster";
-    const std::string x = operands_.packs_x ? copy_at(Dim(0), params) : "in0",
-                      w = operands_.packs_w ? copy_at(operands_.x_bytes, params) : "in1";
+    const std::string x = operands_.packs_x ? workspace_copy(problem_, Dim(0), params) : "in0",
+                      w = operands_.packs_w ? workspace_copy(problem_, operands_.x_bytes, params) : "in1";
     std::string body = operands_text(problem_, operands_.conv, x, w, params) +
                        "  const Epilogue epilogue = " + epilogue.make + ";\n  " + kernel_type(split) +
                        "::run(o, epilogue, I(" + params.expr(plan_.part_depth) + ")";

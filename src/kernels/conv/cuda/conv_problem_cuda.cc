@@ -119,6 +119,10 @@ std::string operands_text(const CudaProblem& problem, const ConvProblem& c, cons
          braced(c.w_taps, params) + "};\n";
 }
 
+std::string workspace_copy(const CudaProblem& problem, const Dim& offset, CudaParams& params) {
+  return "reinterpret_cast<" + std::string(cuda_type(problem.inputs[0].dtype)) +
+         "*>(static_cast<char*>(workspace) + " + params.expr(offset) + ")";
+}
 std::string flag(bool value) { return value ? "true" : "false"; }
 std::string conv_accumulator(DType dtype) { return dtype == DType::f64 ? "double" : "float"; }
 

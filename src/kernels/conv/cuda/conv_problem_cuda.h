@@ -39,6 +39,8 @@ bool keeps_vectors(const ConvProblem& c);
 // "const aicf::ConvOperands<T, I> o = …;" with x and w at these expressions.
 std::string operands_text(const CudaProblem& problem, const ConvProblem& c, const std::string& x,
                           const std::string& w, CudaParams& params);
+// A copy of an operand in the workspace, from `offset` bytes on.
+std::string workspace_copy(const CudaProblem& problem, const Dim& offset, CudaParams& params);
 std::string flag(bool value);               // "true" or "false"
 std::string conv_accumulator(DType dtype);  // of a convolution without matrix units
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/weight_gradient_problem.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
@@ -245,10 +246,6 @@ class GradientWriter {
 
  private:
   std::string element() const { return std::string(cuda_type(problem_.inputs[0].dtype)); }
-  std::string copy_at(const Dim& offset, CudaParams& params) const {
-    return "reinterpret_cast<" + element() + "*>(static_cast<char*>(workspace) + " + params.expr(offset) +
-           ")";
-  }
   std::string index_text() const {
     return weight_gradient_index_text(problem_, max(plan_.x.elements, plan_.y.elements), plan_.parts);
   }
@@ -271,7 +268,7 @@ class GradientWriter {
                              braced(strides, params) + number(w.strides[0]) + number(w.strides[1]) +
                              number(Dim(plan_.groups)) + number(Dim(channels)) + number(Dim(o.channels)) +
                              "};\n  aicf::pack_channels_last<" + std::to_string(position_unit(w)) + ">(o, " +
-                             copy_at(to, params) + ");\n";
+                             workspace_copy(problem_, to, params) + ");\n";
     CudaLaunch launch = flat_launch(input == 0 ? "pack_x" : "pack_dy",
                                     w.sizes[0] * ceildiv(positions, Dim(kPackTile)), kPackBlock, params);
     launch.grid[1] = Dim(ceil_div(plan_.groups * o.channels, kPackTile));
@@ -297,8 +294,8 @@ class GradientWriter {
       return number(o.batch) + number(o.channel) + number(o.group);
     };
     const auto comma = [](int v) { return std::to_string(v) + ", "; };
-    const std::string x = plan_.x.packs ? copy_at(Dim(0), params) : "in0",
-                      y = plan_.y.packs ? copy_at(y_at, params) : "in1";
+    const std::string x = plan_.x.packs ? workspace_copy(problem_, Dim(0), params) : "in0",
+                      y = plan_.y.packs ? workspace_copy(problem_, y_at, params) : "in1";
     const std::string body =
         index_text() + "  const aicf::WeightGradientOperands<" + element() + ", I> o = {" + x + ", " + y +
         ", " + window_axes_text(axes, params) + number(problem_.inputs[0].sizes[0]) +
