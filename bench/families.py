@@ -52,6 +52,8 @@ def operands_of(case: Case, dtype: Any) -> list[list[Any]]:
                 if kind.endswith("positive")
                 else torch.randn(shape, device="cuda")
             )
+        if kind == "weights":  # so that steps of a recurrent layer do not blow up what is rounded
+            return torch.randn(shape, device="cuda").mul(shape[-1] ** -0.5).to(dtype)
         if kind == "positive":
             return torch.rand(shape, device="cuda").to(dtype) + 0.5
         return torch.randint(0, int(kind), shape, device="cuda")

@@ -23,8 +23,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """`operands`: kind and shape of each: "" floats, "positive" ones, "f32" ones whatever the dtype, as norms
-    keep their statistics, "f32 positive" ones, or a number below which indices lie.
+    """`operands`: kind and shape of each: "" floats, "positive" ones, "weights" as layers begin with, "f32"
+    ones whatever the dtype, as norms keep their statistics, "f32 positive" ones, or a number below which
+    indices lie.
     `elements` are those read and written at least, in the dtype."""
 
     family: str
@@ -438,7 +439,7 @@ def recurrent() -> Iterator[Case]:
             yield Case(
                 kind,
                 f"batch {batch}, {length} steps of {width}",
-                floats(x, w, w, b, h, h),
+                [*floats(x), ("weights", w), ("weights", w), *floats(b, h, h)],
                 call,
                 size(x, w, w, x),
                 4.0 * batch * length * gates * width * width,

@@ -85,7 +85,7 @@ def _torch_program(
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
-    """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
+    """Specs by name; with a target, which stands last, it is called "target" unless it has a name; as in name_specs."""
     if not has_target:
         return name_specs(model, inputs)
     if isinstance(inputs, Mapping):
@@ -97,7 +97,7 @@ def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, Tens
     named = name_specs(model, given)
     name = target.name or "target"
     if name in named:
-        raise make_error("bad_option", "the target has the name of an input", value=name)
+        name = f"{name}.{len(named)}"
     named[name] = target
     return named
 

@@ -48,8 +48,15 @@ bool is_conv(const Problem& problem) {
 
 bool can_run_conv_mma(const Problem& problem) { return is_conv(problem) && is_half(problem.inputs[0].dtype); }
 bool can_run_conv_simt(const Problem& problem) { return is_conv(problem); }
+
+// A thread reads its channel anew for each map: with more maps than the narrowest tile of a product has
+// columns, a product reads it less often.
 bool can_run_conv_depthwise(const Problem& problem) {
-  return can_run_conv_simt(problem) && problem.inputs[1].sizes[1] == Dim(1);
+  constexpr int64_t kMostMaps = 8;  // of a channel
+  if (!can_run_conv_simt(problem) || !(problem.inputs[1].sizes[1] == Dim(1))) return false;
+  const std::optional<int64_t> maps = problem.inputs[1].sizes[0].constant(),
+                               groups = problem.params[1].constant();
+  return maps && groups && *maps <= kMostMaps * *groups;
 }
 
 bool can_run_conv_w_channels_last(const Problem& problem) {

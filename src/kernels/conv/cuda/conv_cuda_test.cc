@@ -81,6 +81,23 @@ TEST(ConvCuda, Compiles) {
   });
 }
 
+// A channel with many maps, as a front end of audio has, is a product over the kernel positions.
+TEST(ConvCuda, DepthwiseTakesFewMapsOfAChannel) {
+  RandomWindows random(3);
+  const auto takes = [&](int64_t groups, int64_t maps) {
+    const CudaProblem p =
+        conv_problem(random, DType::f32, {.spatial = 1, .groups = groups, .channels = 1, .maps = maps});
+    Problem problem{.family = "conv", .inputs = {}, .outputs = {}, .params = p.params, .fparams = {}};
+    for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+    problem.outputs = {{p.outputs[0].dtype, p.outputs[0].sizes}};
+    return find_cuda_kernel("conv_depthwise")->can_run(problem);
+  };
+  EXPECT_TRUE(takes(16, 1));
+  EXPECT_TRUE(takes(16, 8));
+  EXPECT_FALSE(takes(16, 9));
+  EXPECT_FALSE(takes(1, 256));
+}
+
 // Maps of kernels that are known when the text is written: tiles of results, in both layouts, whose loops the
 // compiler unrolls without leaving registers for memory.
 TEST(ConvCuda, DepthwiseTilesStayInRegisters) {
