@@ -18,7 +18,7 @@
 namespace aicf::testing {
 namespace {
 
-constexpr int64_t kSize = 5;       // of symbols
+constexpr int64_t kSymbolSize = 5;       // of symbols
 constexpr int kMovesPerList = 24;  // of random ones
 constexpr double kLeastAllowed = 0.98;
 
@@ -69,7 +69,7 @@ std::string wrong_move(uint64_t seed, const Rule& rule, Grain grain, Count& coun
     CallGraph& calls = program.graphs[g];
     const size_t size = calls.calls.size();
     if (size < 2) continue;
-    const SymbolicRun exact(program, g, Grain::kElements, kSize), coarse(program, g, grain, kSize);
+    const SymbolicRun exact(program, g, Grain::kElements, kSymbolSize), coarse(program, g, grain, kSymbolSize);
     const std::vector<size_t> before = order_after({0, 0}, size);
     const auto exact_seen = exact.run(before), coarse_seen = coarse.run(before);
     for (int i = 0; i < kMovesPerList; ++i) {
@@ -138,7 +138,7 @@ TEST(Legality, ReadersWritersAndNeed) {
   for (uint64_t seed = all.first; seed <= all.last; ++seed) {
     CallProgram program = random_calls(seed);
     CallGraph& calls = program.graphs.back();
-    const SymbolicRun symbolic(program, program.graphs.size() - 1, Grain::kElements, kSize);
+    const SymbolicRun symbolic(program, program.graphs.size() - 1, Grain::kElements, kSymbolSize);
     const std::vector<size_t> order = order_after({0, 0}, calls.calls.size());
     const auto seen = symbolic.run(order);
     const auto writers = symbolic.writers();

@@ -15,7 +15,7 @@
 namespace aicf {
 namespace {
 
-const std::string kKernel =
+const std::string kEmptyKernel =
     "#include \"prelude.cuh\"\n"
     "extern \"C\" __global__ void k(const aicf::f16* x, float* y) {\n"
     "  aicf::wait_for_inputs();\n"
@@ -25,13 +25,13 @@ const std::string kKernel =
 TEST(Nvrtc, compiles_for_every_architecture) {
   AICF_NEEDS_NVRTC();
   for (const char* target : {"sm_80", "sm_86", "sm_89", "sm_90a", "compute_80"})
-    EXPECT_GT(compile_cuda(kKernel, target).size(), 100u) << target;
+    EXPECT_GT(compile_cuda(kEmptyKernel, target).size(), 100u) << target;
 }
 
 TEST(Nvrtc, names_the_line_that_does_not_compile) {
   AICF_NEEDS_NVRTC();
   try {
-    compile_cuda(kKernel + "int broken(", "sm_80");
+    compile_cuda(kEmptyKernel + "int broken(", "sm_80");
     FAIL();
   } catch (const InternalError& error) {
     EXPECT_NE(error.text().find("kernel.cu"), std::string::npos) << error.text();
@@ -41,7 +41,7 @@ TEST(Nvrtc, names_the_line_that_does_not_compile) {
 // Under a limit it may fail anywhere, and its log may name nothing.
 TEST(Nvrtc, memory_that_runs_out_is_no_fault_of_the_text) {
   AICF_NEEDS_NVRTC();
-  compile_cuda(kKernel, "sm_80");  // the library is loaded before the limits
+  compile_cuda(kEmptyKernel, "sm_80");  // the library is loaded before the limits
   for (rlim_t more = 0; more < 32 << 20; more += 1 << 20) {
     const pid_t child = fork();
     if (child == 0) {
@@ -51,7 +51,7 @@ TEST(Nvrtc, memory_that_runs_out_is_no_fault_of_the_text) {
       const rlimit limits = {limit, limit};
       setrlimit(RLIMIT_AS, &limits);
       try {
-        compile_cuda(kKernel, "sm_80");
+        compile_cuda(kEmptyKernel, "sm_80");
       } catch (const EnvironmentError&) {
       } catch (const std::bad_alloc&) {
       } catch (const std::exception& error) {
@@ -68,7 +68,7 @@ TEST(Nvrtc, memory_that_runs_out_is_no_fault_of_the_text) {
 
 TEST(Nvrtc, an_error_in_a_process_of_its_own_arrives) {
   AICF_NEEDS_NVRTC();
-  EXPECT_THROW(compile_cuda(std::vector<std::string>{kKernel, kKernel + "int broken(", kKernel}, "sm_80"),
+  EXPECT_THROW(compile_cuda(std::vector<std::string>{kEmptyKernel, kEmptyKernel + "int broken(", kEmptyKernel}, "sm_80"),
                InternalError);
 }
 
@@ -77,7 +77,7 @@ TEST(Nvrtc, compiles_in_parallel_in_order) {
   std::vector<CudaUnit> units;
   for (int i = 0; i < 4; ++i)
     units.push_back(
-        {kKernel + "__device__ int number" + std::to_string(i) + ";\n", i < 2 ? "sm_80" : "compute_80"});
+        {kEmptyKernel + "__device__ int number" + std::to_string(i) + ";\n", i < 2 ? "sm_80" : "compute_80"});
   std::vector<double> milliseconds;
   const std::vector<std::string> images = compile_cuda(units, &milliseconds);
   ASSERT_EQ(milliseconds.size(), units.size());
@@ -90,12 +90,12 @@ TEST(Nvrtc, compiles_in_parallel_in_order) {
 // Such units are compiled by threads of NVRTC's own.
 TEST(Nvrtc, units_of_several_kernels_have_the_same_bytes_alone_and_beside_others) {
   AICF_NEEDS_NVRTC();
-  std::string several = kKernel;
+  std::string several = kEmptyKernel;
   for (const char* name : {"a", "b", "c"})
     several += "extern \"C\" __global__ void " + std::string(name) + "(float* y) { y[0] += 1; }\n";
   for (const char* target : {"sm_80", "sm_90a", "compute_80"}) {
     const std::string alone = compile_cuda(several, target);
-    const std::vector<std::string> beside = compile_cuda({several, kKernel, several}, target);
+    const std::vector<std::string> beside = compile_cuda({several, kEmptyKernel, several}, target);
     EXPECT_EQ(beside[0], alone) << target;
     EXPECT_EQ(beside[2], alone) << target;
     EXPECT_EQ(compile_cuda(several, target), alone) << target;

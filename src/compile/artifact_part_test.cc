@@ -94,11 +94,11 @@ Program training_program(DType dtype) {
   return make_train_program(program, options);
 }
 
-std::unique_ptr<Executable> load(const Artifact& artifact) {
+std::unique_ptr<Executable> loaded(const Artifact& artifact) {
   return std::make_unique<Executable>(Model::load(artifact, make_cpu_device({2, detect_isa()})));
 }
 
-std::string contents(const std::string& path) {
+std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -109,7 +109,7 @@ std::map<std::string, Array> eval_inputs(DType dtype, int64_t rows) {
 
 TEST(ArtifactPart, ATrainedModelsInferenceEntryHasItsBitsAndNoOptimizer) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const auto trained = load(compile(training_program(dtype)));
+    const auto trained = loaded(compile(training_program(dtype)));
     Trainer trainer(*trained);
     for (uint64_t i = 0; i < 4; ++i) {
       const Array x = random_array(dtype, {4, 12}, 20 + i);
@@ -133,9 +133,9 @@ TEST(ArtifactPart, ATrainedModelsInferenceEntryHasItsBitsAndNoOptimizer) {
     write_artifact(all, whole);
     write_artifact(one, part);
     write_artifact(two, part_of(read_artifact(all), {"eval"}));
-    EXPECT_EQ(contents(one), contents(two));
+    EXPECT_EQ(bytes_of(one), bytes_of(two));
     EXPECT_LT(std::filesystem::file_size(one), std::filesystem::file_size(all));
-    const auto exported = load(read_artifact(one));
+    const auto exported = loaded(read_artifact(one));
     for (const int64_t rows : {1, 3, 8})
       EXPECT_EQ(hash_arrays(exported->run("", eval_inputs(dtype, rows))),
                 hash_arrays(trained->run("eval", eval_inputs(dtype, rows))))
@@ -187,7 +187,7 @@ TEST(ArtifactPart, NothingOfOtherEntriesStays) {
     EXPECT_EQ(plan.entry(kInitEntry)->steps.size() * 2, all.entry(kInitEntry)->steps.size());
     EXPECT_EQ(part.weights.size(), 1U);
     const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, {3, 64}, 3)}};
-    EXPECT_EQ(hash_arrays(load(part)->run("", inputs)), hash_arrays(load(whole)->run(name, inputs)));
+    EXPECT_EQ(hash_arrays(loaded(part)->run("", inputs)), hash_arrays(loaded(whole)->run(name, inputs)));
   }
   EXPECT_EQ(part_of(whole, {"first", "second"}).variants[0].plan, whole.variants[0].plan);
   try {

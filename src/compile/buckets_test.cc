@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
+#include "compile/testing/compiled.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/random_graph.h"
 #include "ir/text.h"
@@ -20,6 +21,8 @@
 
 namespace aicf {
 namespace {
+
+using testing::loaded_on_cpu;
 
 // A product with packed weights, and a sum over rows carried as state.
 Program program_with(const std::string& sizes) {
@@ -53,13 +56,9 @@ Array input(int64_t batch, int64_t seq) {
   return x;
 }
 
-Executable load(const Artifact& artifact) {
-  return Executable(Model::load(artifact, make_cpu_device({2, detect_isa()})));
-}
-
 TEST(Buckets, EverySizeGivesTheBitsOfTheWholeRange) {
   const Artifact whole = compile(program_with(kRange)), parts = compile(program_with(kBuckets));
-  Executable a = load(whole), b = load(parts);
+  Executable a = loaded_on_cpu(whole), b = loaded_on_cpu(parts);
   for (int64_t batch = 1; batch <= 8; ++batch)
     for (int64_t seq : {2, 3, 16}) {
       const std::map<std::string, Array> x = {{"x", input(batch, seq)}};
@@ -106,7 +105,7 @@ TEST(Buckets, ReadWhatOtherEntriesWrote) {
     }
   })");
   for (auto& [name, variable] : program.variables) variable.data = testing::random_array({48, 96}, name[0]);
-  Executable exe = load(compile(program));
+  Executable exe = loaded_on_cpu(compile(program));
   const auto eval = [&](int64_t rows) {
     Array x(DType::f32, {rows, 48});
     for (int64_t i = 0; i < x.count(); ++i) x.set_f64(i, 1);
@@ -135,7 +134,7 @@ TEST(Buckets, ACallTakesThePlanThatHoldsItsSizes) {
 }
 
 TEST(Buckets, SizesOutsideAllAreRefused) {
-  Executable exe = load(compile(program_with(kBuckets)));
+  Executable exe = loaded_on_cpu(compile(program_with(kBuckets)));
   for (int64_t batch : {0, 9}) try {
       exe.run("", {{"x", input(batch, 2)}});
       ADD_FAILURE() << batch;
@@ -161,7 +160,7 @@ TEST(Buckets, ABucketWithOtherInputsOrAnUnknownEntryIsRefused) {
   bucket.inputs[0].sizes = {Dim(1), Dim(1), Dim(12)};
   const auto code_of_run = [&] {
     try {
-      load(artifact).run("", {{"x", input(1, 2)}});
+      loaded_on_cpu(artifact).run("", {{"x", input(1, 2)}});
     } catch (const UserError& error) {
       return error.code;
     }
@@ -189,8 +188,8 @@ Program train_program(const std::string& sizes) {
 }
 
 TEST(Buckets, TrainStepsOfAllSizesUpdateTheSameParams) {
-  Executable whole = load(compile(train_program("size batch in 1..8")));
-  Executable parts = load(compile(train_program("size batch in 1..8 buckets [2, 8]")));
+  Executable whole = loaded_on_cpu(compile(train_program("size batch in 1..8")));
+  Executable parts = loaded_on_cpu(compile(train_program("size batch in 1..8 buckets [2, 8]")));
   EXPECT_EQ(parts.model().plan().buckets.at(0).name, kStepEntry);
   for (int64_t batch : {1, 8, 2, 3, 1}) {
     const std::map<std::string, Array> inputs = {
@@ -226,7 +225,7 @@ TEST(Buckets, RandomGraphsGiveTheSameBits) {
     const Artifact whole = compile(program);
     program.buckets["batch"] = {range->second.lo, (range->second.lo + range->second.hi) / 2 + 1,
                                 range->second.hi};
-    Executable a = load(whole), b = load(compile(program));
+    Executable a = loaded_on_cpu(whole), b = loaded_on_cpu(compile(program));
     for (int64_t batch = range->second.lo; batch <= range->second.hi; ++batch) {
       const std::map<std::string, Array> inputs = testing::random_inputs(program, batch, seed);
       EXPECT_EQ(a.run("", inputs), b.run("", inputs)) << "seed " << seed << ", batch " << batch;

@@ -21,6 +21,7 @@
 namespace aicf {
 namespace {
 
+using testing::loaded_on_cpu;
 using testing::random_array;
 
 // 16-32-8 MLP with a GELU and a layer norm, over a symbolic batch.
@@ -49,10 +50,6 @@ Program mlp_program() {
   return program;
 }
 
-Executable load(Artifact artifact) {
-  return Executable(Model::load(std::move(artifact), make_cpu_device({2, detect_isa()})));
-}
-
 class MlpTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
@@ -62,7 +59,7 @@ TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
   const std::string path = ::testing::TempDir() + "/mlp" + std::to_string(GetParam()) + ".aicf";
   write_artifact(path, compile(program, options));
   check_artifact(path);
-  Executable exe = load(read_artifact(path));
+  Executable exe = loaded_on_cpu(read_artifact(path));
   for (int64_t batch : {1, 3, 64}) {
     const Array x = random_array(DType::f32, {batch, 16}, 7);
     const Array got = exe.run("", std::map<std::string, Array>{{"x", x}}).at("y");
@@ -131,7 +128,7 @@ TEST(Compile, EpiloguesOfHalfProductsSeeRoundedValues) {
                                               {"s", random_array(dtype, {7}, 3)}};
     CompileOptions plain;
     plain.opt_level = 0;
-    EXPECT_EQ(load(compile(program)).run("", inputs), load(compile(program, plain)).run("", inputs))
+    EXPECT_EQ(loaded_on_cpu(compile(program)).run("", inputs), loaded_on_cpu(compile(program, plain)).run("", inputs))
         << dtype_name(dtype);
   }
 }
@@ -189,7 +186,7 @@ TEST(Compile, MergedContractionsHaveTheBitsOfSeparateOnes) {
       for (const bool bias : {false, true})
         for (const DType dtype : {DType::f32, DType::bf16}) {
           const Program program = projections(widths, transposed, bias, dtype);
-          Executable merged = load(compile(program)), separate = load(compile(program, plain));
+          Executable merged = loaded_on_cpu(compile(program)), separate = loaded_on_cpu(compile(program, plain));
           size_t products = 0;
           for (const Step& step : merged.model().plan().entries[0].steps)
             products += step.kernel.find("matmul") == 0 ? 1 : 0;
@@ -202,13 +199,13 @@ TEST(Compile, MergedContractionsHaveTheBitsOfSeparateOnes) {
 
 TEST(Compile, NewWeightsAreJoinedAgain) {
   Program program = projections({48, 96}, false, true, DType::f32);
-  const Executable exe = load(compile(program));
+  const Executable exe = loaded_on_cpu(compile(program));
   const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, {5, 2, 24}, 99)}};
   std::map<std::string, Array> weights{{"w1", random_array(DType::f32, {24, 96}, 50)},
                                        {"b0", random_array(DType::f32, {48}, 51)}};
   for (const auto& [name, array] : weights) program.variables.at(name).data = array;
   EXPECT_EQ(Executable(exe.model().with_weights(weights)).run("", inputs),
-            load(compile(program)).run("", inputs));
+            loaded_on_cpu(compile(program)).run("", inputs));
 }
 
 // Somebody may join weights by hand, and read them in any way.
@@ -240,7 +237,7 @@ TEST(Compile, JoinedWeightsAreValuesLikeOthers) {
   graph.add_output(graph.add(Op::matmul, {x, column}), "column");
   program.entries.push_back(std::move(graph));
   const std::map<std::string, Array> inputs{{"x", random_array(DType::f32, {5, 4}, 9)}};
-  const auto got = load(compile(program)).run("", inputs);
+  const auto got = loaded_on_cpu(compile(program)).run("", inputs);
   const auto expected = evaluate(program, program.entries[0], {inputs, {}}, {false}).outputs;
   for (const auto& [name, array] : expected) {
     const CompareReport report = compare(got.at(name), array, 1e-5, 1e-5);
@@ -263,7 +260,7 @@ Program branch_program() {
 }
 
 TEST(Compile, ABranchOnDataSelectsBetweenBothResults) {
-  Executable exe = load(compile(branch_program()));
+  Executable exe = loaded_on_cpu(compile(branch_program()));
   Array x(DType::f32, {3});
   for (int64_t i = 0; i < 3; ++i) x.set_f64(i, static_cast<double>(i + 1));
   for (int64_t condition : {0, 1}) {
@@ -370,7 +367,7 @@ TEST(Compile, AnInputThatDecidedAShapeAcceptsOnlyItsValue) {
   program.entries.push_back(std::move(graph));
   const std::string path = ::testing::TempDir() + "/only.aicf";
   write_artifact(path, compile(parse(print(program))));
-  Executable exe = load(read_artifact(path));
+  Executable exe = loaded_on_cpu(read_artifact(path));
   const Array data = random_array(DType::f32, {6}, 3);
   EXPECT_EQ(exe.run("", std::map<std::string, Array>{{"x", data}, {"shape", shape}}).at("y"),
             data.reshaped({3, 2}));
@@ -384,7 +381,7 @@ TEST(Compile, AnInputThatDecidedAShapeAcceptsOnlyItsValue) {
 }
 
 TEST(Compile, TheInitEntryIsNotTheCallers) {
-  Executable exe = load(compile(mlp_program()));
+  Executable exe = loaded_on_cpu(compile(mlp_program()));
   EXPECT_NE(exe.model().plan().entry(kInitEntry), nullptr);
   EXPECT_THROW(exe.entry(std::string(kInitEntry)), UserError);
 }
@@ -400,7 +397,7 @@ TEST(Compile, WarmUpLeavesStatesAsTheyWere) {
   graph.add_update(old, next);
   graph.add_output(next, "y");
   program.entries.push_back(std::move(graph));
-  Executable exe = load(compile(program));
+  Executable exe = loaded_on_cpu(compile(program));
   setenv("AICF_WARMUP", "5", 1);
   EXPECT_EQ(exe.run("", std::vector<TensorView>{})[0].get_f64(0), 1);
   EXPECT_EQ(exe.run("", std::vector<TensorView>{})[0].get_f64(0), 2);

@@ -87,8 +87,8 @@ TEST_P(CompiledGradient, EqualsTheReference) {
   }
 }
 
-std::string case_name(const ::testing::TestParamInfo<GradientCase>& info) { return info.param.name; }
-INSTANTIATE_TEST_SUITE_P(Ops, CompiledGradient, ::testing::ValuesIn(gradient_cases()), case_name);
+std::string gradient_case_name(const ::testing::TestParamInfo<GradientCase>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Ops, CompiledGradient, ::testing::ValuesIn(gradient_cases()), gradient_case_name);
 
 // The program with one more output for each float leaf, the gradient of the sum of all float outputs.
 struct Differentiated {

@@ -13,14 +13,14 @@
 namespace aicf::testing {
 namespace {
 
-struct Case {
+struct TileCase {
   DType dtype;
   int64_t rows, columns, depth;
   const char *plain, *other;  // variants of matmul_tensor_core
   double error = 0;           // relative, at most; 0: the same bits
 };
 
-const Case kCases[] = {
+const TileCase kTileCases[] = {
     {DType::f16, 8192, 1152, 384, "wgmma 128x192 stages 5 warpgroups 2",
      "wgmma 128x192 stages 3 warpgroups 2 epilogue-warps stationary-x"},
     {DType::bf16, 8000, 1160, 360, "wgmma 128x192 stages 5 warpgroups 2",
@@ -34,7 +34,7 @@ const Case kCases[] = {
 };
 
 // gelu(x · w + bias).
-Program network(const Case& c) {
+Program network(const TileCase& c) {
   Program program;
   Graph graph("main");
   const ValueId x = graph.add_input("x", {c.dtype, {Dim(c.rows), Dim(c.depth)}});
@@ -54,7 +54,7 @@ Artifact compiled(const Program& program, const char* variant) {
 
 TEST(ProductTiles, HaveTheResultsOfThePlainWay) {
   AICF_NEEDS_NVRTC();
-  for (const Case& c : kCases) {
+  for (const TileCase& c : kTileCases) {
     const Program program = network(c);
     SCOPED_TRACE(print(program) + c.other);
     Artifact plain = compiled(program, c.plain), other = compiled(program, c.other);
@@ -70,10 +70,10 @@ TEST(ProductTiles, HaveTheResultsOfThePlainWay) {
 // As a caller may still write them (kernels/way.cc).
 TEST(ProductTiles, WordsOfBeforeChooseTheSame) {
   AICF_NEEDS_NVRTC();
-  const Program program = network(kCases[2]);
+  const Program program = network(kTileCases[2]);
   const Artifact before = compiled(program, "wgmma 128x192 stages 4 warpgroups 2 handed"),
-                 now = compiled(program, kCases[2].plain);
-  EXPECT_EQ(steps_of(before)[0].variant, kCases[2].plain);
+                 now = compiled(program, kTileCases[2].plain);
+  EXPECT_EQ(steps_of(before)[0].variant, kTileCases[2].plain);
   EXPECT_EQ(steps_of(before), steps_of(now));
 }
 

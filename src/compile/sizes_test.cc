@@ -3,12 +3,15 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
+#include "compile/testing/compiled.h"
 #include "kernels/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
 namespace aicf {
 namespace {
+
+using testing::loaded_on_cpu;
 
 Program program_of(Graph graph, Interval n) {
   Program program;
@@ -17,17 +20,13 @@ Program program_of(Graph graph, Interval n) {
   return program;
 }
 
-Executable load(Artifact artifact) {
-  return Executable(Model::load(std::move(artifact), make_cpu_device({2, detect_isa()})));
-}
-
 TEST(Sizes, EmptyTensorsRunAndReduceToNeutralElements) {
   Graph graph("main");
   const ValueId x = graph.add_input("x", {DType::f32, {Dim(2), Dim(0), Dim(4)}});
   graph.add_output(graph.add(Op::reduce_prod, {x}, {{"axes", Ints{1}}, {"keepdims", true}}), "prod");
   graph.add_output(graph.add(Op::reduce_sum, {x}, {{"axes", Ints{2}}, {"keepdims", true}}), "sum");
   graph.add_output(graph.add(Op::exp, {x}), "exp");
-  auto results = load(compile(program_of(std::move(graph), {1, 1})))
+  auto results = loaded_on_cpu(compile(program_of(std::move(graph), {1, 1})))
                      .run("", std::map<std::string, Array>{{"x", Array(DType::f32, {2, 0, 4})}});
   ASSERT_EQ(results.at("prod").count(), 8);
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(results.at("prod").get_f64(i), 1);
@@ -40,7 +39,7 @@ TEST(Sizes, AreValues) {
   const ValueId x = graph.add_input("x", {DType::f32, {Dim::symbol("n")}});
   const ValueId n = graph.add(Op::size_of, {}, {{"size", Shape{Dim::symbol("n")}}, {"dtype", DType::f32}});
   graph.add_output(graph.add(Op::div, {x, n}), "y");
-  Executable exe = load(compile(program_of(std::move(graph), {1, 9})));
+  Executable exe = loaded_on_cpu(compile(program_of(std::move(graph), {1, 9})));
   for (int64_t size : {1, 4, 9}) {
     Array ones(DType::f32, {size});
     for (int64_t i = 0; i < size; ++i) ones.set_f64(i, 1);
@@ -81,7 +80,7 @@ TEST(Sizes, OfNothingThatDoNotFitAreTheCallersMistake) {
       {"starts", Shape{Dim(0), Dim(0)}}, {"limits", Shape{Dim(2), Dim(1)}}, {"steps", Ints{1, 1}}};
   Graph graph = over_rows(Op::slice, first);
   graph.add_output(graph.add(Op::reshape, {graph.outputs()[0]}, {{"shape", Shape{Dim(2)}}}), "column");
-  Executable exe = load(compile(program_of(std::move(graph), {0, 8})));
+  Executable exe = loaded_on_cpu(compile(program_of(std::move(graph), {0, 8})));
   try {
     exe.run("", std::map<std::string, Array>{{"x", Array(DType::f32, {2, 0})}});
     ADD_FAILURE() << "ran";

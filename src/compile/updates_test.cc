@@ -28,7 +28,7 @@ constexpr char kHead[] = R"(program {
     %1 = state "m" : f32[6, 8]
 )";
 
-const UpdateCase kCases[] = {
+const UpdateCase kUpdateCases[] = {
     {"InPlaceStep", R"(%2 = add(%1, %x) : f32[6, 8]
       %3 = sub(%0, %2) : f32[6, 8]
       update "m" = %2
@@ -142,7 +142,7 @@ TEST_P(Updates, CostACopyOnlyWhereTheOldValueIsStillRead) {
   EXPECT_EQ(copies, GetParam().copies) << to_string(artifact.variants[0].plan);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Updates, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Cases, Updates, ::testing::ValuesIn(kUpdateCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // One entry trains a weight that the other reads.

@@ -10,14 +10,14 @@ using testing::count_ops;
 using testing::expect_equal_meaning;
 using testing::run_pass;
 
-struct Problem {
+struct TransposedConv {
   Shape x, w;
   bool has_bias = false;
   Ints strides, pads, dilations, output_padding;
   int64_t groups = 1;
 };
 
-Program program_of(const Problem& problem, const SymbolRanges& sizes = {}) {
+Program program_of(const TransposedConv& problem, const SymbolRanges& sizes = {}) {
   Program program;
   program.sizes = sizes;
   Graph graph("main");
@@ -56,7 +56,7 @@ TEST(DecomposeConvTranspose, RandomProblemsMeanTheSame) {
   int decomposed = 0, strided = 0;
   for (int i = 0; i < 400; ++i) {
     const auto spatial = static_cast<size_t>(draw(1, 3));
-    Problem problem;
+    TransposedConv problem;
     problem.groups = draw(1, 3);
     problem.has_bias = draw(0, 1) == 1;
     problem.x = {Dim(draw(1, 2)), Dim(problem.groups * draw(1, 2))};
@@ -91,23 +91,23 @@ TEST(DecomposeConvTranspose, RandomProblemsMeanTheSame) {
 
 TEST(DecomposeConvTranspose, StrideOneIsOneConvolutionAndOthersMultiplyNoZeros) {
   const auto line = [](int64_t n) { return Ints(2, n); };
-  const Problem one{{2, 8, 9, 9}, {8, 4, 3, 3}, true, line(1), Ints(4, 1), line(1), line(0)};
+  const TransposedConv one{{2, 8, 9, 9}, {8, 4, 3, 3}, true, line(1), Ints(4, 1), line(1), line(0)};
   const Graph same = run_pass(decompose_conv_transpose, program_of(one));
   EXPECT_EQ(count_ops(same, Op::conv), 1);
   EXPECT_EQ(count_ops(same, Op::concat), 0);
   EXPECT_EQ(products(same), 2 * 9 * 9 * 8 * 4 * 9);
   // The gradient of a 3x3 convolution of stride 2 from 12x12 to 6x6.
-  const Problem two{{2, 8, 6, 6}, {8, 4, 3, 3}, false, line(2), Ints(4, 1), line(1), line(1)};
+  const TransposedConv two{{2, 8, 6, 6}, {8, 4, 3, 3}, false, line(2), Ints(4, 1), line(1), line(1)};
   const Graph phases = run_pass(decompose_conv_transpose, program_of(two));
   EXPECT_EQ(count_ops(phases, Op::conv), 4);
   EXPECT_EQ(products(phases), 2 * 6 * 6 * 8 * 4 * 9);
   // One tap reaches one phase of four; the others are the bias.
-  const Problem point{{2, 8, 6, 6}, {8, 4, 1, 1}, true, line(2), Ints(4, 0), line(1), line(1)};
+  const TransposedConv point{{2, 8, 6, 6}, {8, 4, 1, 1}, true, line(2), Ints(4, 0), line(1), line(1)};
   const Graph sparse = run_pass(decompose_conv_transpose, program_of(point));
   EXPECT_EQ(count_ops(sparse, Op::conv), 1);
   EXPECT_EQ(products(sparse), 2 * 6 * 6 * 8 * 4);
   // Taps of even distances reach every other position.
-  const Problem dilated{{2, 8, 6, 6}, {8, 4, 3, 3}, false, line(2), Ints(4, 2), line(2), line(1)};
+  const TransposedConv dilated{{2, 8, 6, 6}, {8, 4, 3, 3}, false, line(2), Ints(4, 2), line(2), line(1)};
   const Graph even = run_pass(decompose_conv_transpose, program_of(dilated));
   EXPECT_EQ(count_ops(even, Op::conv), 1);
   EXPECT_EQ(products(even), 2 * 6 * 6 * 8 * 4 * 9);
@@ -116,7 +116,7 @@ TEST(DecomposeConvTranspose, StrideOneIsOneConvolutionAndOthersMultiplyNoZeros) 
 TEST(DecomposeConvTranspose, SymbolicSizesMeanTheSameAtEverySize) {
   const SymbolRanges sizes = {{"n", {1, 5}}, {"h", {3, 20}}};
   const Dim n = Dim::symbol("n"), h = Dim::symbol("h");
-  const Problem problem{{n, 4, h, 5}, {4, 3, 4, 3}, true, {2, 3}, {1, 0, 2, 1}, {1, 1}, {1, 2}};
+  const TransposedConv problem{{n, 4, h, 5}, {4, 3, 4, 3}, true, {2, 3}, {1, 0, 2, 1}, {1, 1}, {1, 2}};
   const Program program = program_of(problem, sizes);
   const Graph after = run_pass(decompose_conv_transpose, program);
   EXPECT_EQ(count_ops(after, Op::conv_transpose), 0);
@@ -125,7 +125,7 @@ TEST(DecomposeConvTranspose, SymbolicSizesMeanTheSameAtEverySize) {
 
 TEST(DecomposeConvTranspose, WhatNoWindowReachesStays) {
   // A single element of x may lie behind all windows of a phase.
-  const Problem problem{{1, 1, 1}, {1, 1, 3}, false, {2}, {2, 0}, {1}, {0}};
+  const TransposedConv problem{{1, 1, 1}, {1, 1, 3}, false, {2}, {2, 0}, {1}, {0}};
   const Program program = program_of(problem);
   expect_equal_meaning(program, run_pass(decompose_conv_transpose, program), {});
 }

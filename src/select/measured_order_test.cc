@@ -17,7 +17,7 @@
 namespace aicf {
 namespace {
 
-ProblemKey product(int64_t m, int64_t k, int64_t n, DType dtype = DType::f16) {
+ProblemKey product_key(int64_t m, int64_t k, int64_t n, DType dtype = DType::f16) {
   const auto matrix = [&](int64_t rows, int64_t columns) {
     return KeyOperand{dtype, {}, {{rows, rows}, {columns, columns}}, {{columns, columns}, {1, 1}}, 16};
   };
@@ -29,7 +29,7 @@ TEST(MeasuredOrder, MovesOneCandidateToTheFrontAtAPriceAndLeavesTheEstimates) {
   for (const int64_t m : {3, 40, 300, 1000, 2000})
     for (const int64_t k : {72, 640, 4000})
       for (const int64_t n : {24, 136, 1000}) {
-        const ProblemKey key = product(m, k, n);
+        const ProblemKey key = product_key(m, k, n);
         const std::vector<Candidate> before = select_testing::candidates_of(key);
         std::vector<Candidate> after = before;
         const bool is_moved = order_by_measurements(key, after);
@@ -51,14 +51,14 @@ TEST(MeasuredOrder, MovesOneCandidateToTheFrontAtAPriceAndLeavesTheEstimates) {
 }
 
 TEST(MeasuredOrder, LeavesProblemsUnlikeTheMeasuredOnes) {
-  ProblemKey other_machine = product(300, 640, 136);
+  ProblemKey other_machine = product_key(300, 640, 136);
   other_machine.target = "sm_80";
-  ProblemKey transposed_conv = product(300, 640, 136);
+  ProblemKey transposed_conv = product_key(300, 640, 136);
   transposed_conv.op = "conv_transpose";
   for (const ProblemKey& key :
-       {other_machine, transposed_conv, product(8192, 8192, 8192), product(300, 640, 136, DType::f64),
-        product(0, 640, 136), product(300, 0, 136), product(300, 640, 0),
-        product(300, 640, 136, DType::i8)}) {
+       {other_machine, transposed_conv, product_key(8192, 8192, 8192), product_key(300, 640, 136, DType::f64),
+        product_key(0, 640, 136), product_key(300, 0, 136), product_key(300, 640, 0),
+        product_key(300, 640, 136, DType::i8)}) {
     std::vector<Candidate> candidates{
         {"matmul_tensor_core", *parse_way("wgmma 64x64 stages 6 warpgroups 1"), 5}, {"matmul_simt", {}, 4}};
     EXPECT_FALSE(is_like_measured(key)) << to_string(key);
@@ -88,9 +88,9 @@ TEST(MeasuredOrder, LeavesWindowsDilationsAndLargerWork) {
   };
   EXPECT_TRUE(is_like_measured(conv("1 1")));
   EXPECT_FALSE(is_like_measured(conv("1 2")));
-  EXPECT_TRUE(is_like_measured(product(1000, 1000, 1000)));
-  EXPECT_FALSE(is_like_measured(product(1000, 1000, 1000, DType::f32)));
-  ProblemKey few_axes = product(300, 640, 136);
+  EXPECT_TRUE(is_like_measured(product_key(1000, 1000, 1000)));
+  EXPECT_FALSE(is_like_measured(product_key(1000, 1000, 1000, DType::f32)));
+  ProblemKey few_axes = product_key(300, 640, 136);
   few_axes.inputs[1].sizes.pop_back();
   EXPECT_FALSE(is_like_measured(few_axes));
 }
@@ -110,7 +110,7 @@ TEST(MeasuredOrder, LeavesAttentionOfOneQuery) {
 
 // Products whose launch others may share.
 TEST(MeasuredOrder, LeavesSlicedProducts) {
-  const ProblemKey key = product(100, 700, 60, DType::f32);
+  const ProblemKey key = product_key(100, 700, 60, DType::f32);
   std::vector<Candidate> candidates = select_testing::candidates_of(key);
   ASSERT_TRUE(is_sliced(std::get<MatmulWay>(candidates[0].way)));
   EXPECT_FALSE(order_by_measurements(key, candidates));

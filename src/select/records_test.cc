@@ -13,7 +13,7 @@ KeyOperand matrix(int64_t rows, int64_t columns) {
   return {DType::bf16, {}, {{rows, rows}, {columns, columns}}, {{columns, columns}, {1, 1}}, 16};
 }
 
-ProblemKey product(int64_t m, int64_t n, int64_t k) {
+ProblemKey recorded_product(int64_t m, int64_t n, int64_t k) {
   return {"sm_90", 132, "matmul", "abc", "-", {matrix(m, k), matrix(k, n)}, {matrix(m, n)}};
 }
 
@@ -22,7 +22,7 @@ Record record(const ProblemKey& key, const std::string& choice) { return {key, c
 bool always(const Record&, Records::Match) { return true; }
 
 TEST(ProblemKey, text_and_back) {
-  ProblemKey key = product(16, 64, 128);
+  ProblemKey key = recorded_product(16, 64, 128);
   key.inputs[0].sizes[0] = {0, 16};
   key.inputs[1].strides = {{1, 1}, {-128, -128}};
   key.inputs.push_back({DType::f32, {}, {}, {}, 4});
@@ -50,16 +50,16 @@ TEST(ProblemKey, sizes_are_padded_to_three_significant_bits) {
 
 TEST(Records, a_file_and_back) {
   const std::vector<Record> records = {
-      record(product(1, 2, 3), "matmul_simt/simt 32x32 stages 2"),
-      record(product(4, 5, 6), "matmul_tensor_core/mma"),
-      record(product(7, 8, 9), "conv_cudnn/91400 conv engine 41 knobs 2:18,13:1")};
+      record(recorded_product(1, 2, 3), "matmul_simt/simt 32x32 stages 2"),
+      record(recorded_product(4, 5, 6), "matmul_tensor_core/mma"),
+      record(recorded_product(7, 8, 9), "conv_cudnn/91400 conv engine 41 knobs 2:18,13:1")};
   EXPECT_EQ(parse_records(to_string(records), "test"), records);
 }
 
 TEST(Records, malformed_files_name_the_line) {
   const std::string header = to_string(std::vector<Record>{});
   const std::string good =
-      to_string(std::vector<Record>{record(product(1, 2, 3), "a")}).substr(header.size());
+      to_string(std::vector<Record>{record(recorded_product(1, 2, 3), "a")}).substr(header.size());
   for (const std::string& text :
        {std::string("nonsense\n"), header + "a,b\n", header + good + "x" + good.substr(1) + ",\n",
         header + "sm_90,132,matmul,abc,-,bf16 1x2:1@16 > bf16 1:1@2,a,1,1,v\n",
@@ -73,7 +73,7 @@ TEST(Records, malformed_files_name_the_line) {
 // Files of before hold words of before (kernels/way.cc).
 TEST(Records, names_of_before_are_read_in_todays_words) {
   const auto choice_of = [](const std::string& written) {
-    return parse_records(to_string(std::vector<Record>{record(product(1, 2, 3), written)}), "test")[0].choice;
+    return parse_records(to_string(std::vector<Record>{record(recorded_product(1, 2, 3), written)}), "test")[0].choice;
   };
   EXPECT_EQ(choice_of("matmul_tensor_core/wgmma 128x192 stages 4 warpgroups 2 handed"),
             "matmul_tensor_core/wgmma 128x192 stages 4 warpgroups 2 epilogue-warps");
@@ -86,26 +86,26 @@ TEST(Records, names_of_before_are_read_in_todays_words) {
 
 TEST(Records, exact_before_padded_before_nearest) {
   Records records;
-  records.add_layer("user", {record(product(96, 512, 512), "near"), record(product(100, 512, 512), "padded"),
-                             record(product(112, 512, 512), "exact")});
-  const auto found = records.find(product(112, 512, 512), always);
+  records.add_layer("user", {record(recorded_product(96, 512, 512), "near"), record(recorded_product(100, 512, 512), "padded"),
+                             record(recorded_product(112, 512, 512), "exact")});
+  const auto found = records.find(recorded_product(112, 512, 512), always);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->record->choice, "exact");
-  const auto padded = records.find(product(110, 512, 512), always);
+  const auto padded = records.find(recorded_product(110, 512, 512), always);
   ASSERT_TRUE(padded);
   EXPECT_EQ(padded->match, Records::Match::kPadded);
   EXPECT_EQ(padded->record->choice, "exact");  // the nearest of the padded ones
-  const auto nearest = records.find(product(80, 512, 512), always);
+  const auto nearest = records.find(recorded_product(80, 512, 512), always);
   ASSERT_TRUE(nearest);
   EXPECT_EQ(nearest->match, Records::Match::kNearest);
   EXPECT_EQ(nearest->record->choice, "near");
-  EXPECT_FALSE(records.find(product(40, 512, 512), always));
+  EXPECT_FALSE(records.find(recorded_product(40, 512, 512), always));
 }
 
 TEST(Records, other_layouts_do_not_answer) {
   Records records;
-  records.add_layer("user", {record(product(128, 512, 512), "a")});
-  ProblemKey key = product(128, 512, 512);
+  records.add_layer("user", {record(recorded_product(128, 512, 512), "a")});
+  ProblemKey key = recorded_product(128, 512, 512);
   EXPECT_TRUE(records.find(key, always));
   key.region = "other";  // the region may differ, but then it is no more than near
   EXPECT_EQ(records.find(key, always)->match, Records::Match::kNearest);
@@ -115,7 +115,7 @@ TEST(Records, other_layouts_do_not_answer) {
            [](ProblemKey& k) { k.inputs[0].alignment = 2; },
            [](ProblemKey& k) { std::swap(k.inputs[1].strides[0], k.inputs[1].strides[1]); },
            [](ProblemKey& k) { k.inputs.pop_back(); }}) {
-    ProblemKey other = product(128, 512, 512);
+    ProblemKey other = recorded_product(128, 512, 512);
     change(other);
     EXPECT_FALSE(records.find(other, always)) << to_string(other);
   }
@@ -123,11 +123,11 @@ TEST(Records, other_layouts_do_not_answer) {
 
 TEST(Records, later_layers_go_first_and_unusable_choices_are_passed_over) {
   Records records;
-  records.add_layer("shipped", {record(product(64, 64, 64), "old")});
-  records.add_layer("user", {record(product(64, 64, 64), "new")});
-  EXPECT_EQ(records.find(product(64, 64, 64), always)->record->choice, "new");
+  records.add_layer("shipped", {record(recorded_product(64, 64, 64), "old")});
+  records.add_layer("user", {record(recorded_product(64, 64, 64), "new")});
+  EXPECT_EQ(records.find(recorded_product(64, 64, 64), always)->record->choice, "new");
   const auto found =
-      records.find(product(64, 64, 64), [](const Record& r, Records::Match) { return r.choice != "new"; });
+      records.find(recorded_product(64, 64, 64), [](const Record& r, Records::Match) { return r.choice != "new"; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->record->choice, "old");
   EXPECT_EQ(found->layer, "shipped");
@@ -135,9 +135,9 @@ TEST(Records, later_layers_go_first_and_unusable_choices_are_passed_over) {
 
 TEST(Records, of_records_equally_near_the_one_of_the_later_layer_is_taken) {
   Records records;
-  records.add_layer("shipped", {record(product(128, 512, 512), "shipped")});
-  records.add_layer("user", {record(product(128, 512, 512), "user")});
-  ProblemKey key = product(120, 512, 512);
+  records.add_layer("shipped", {record(recorded_product(128, 512, 512), "shipped")});
+  records.add_layer("user", {record(recorded_product(128, 512, 512), "user")});
+  ProblemKey key = recorded_product(120, 512, 512);
   EXPECT_EQ(records.find(key, always)->record->choice, "user");
   key.region = "other";
   const auto near = records.find(key, always);
@@ -148,7 +148,7 @@ TEST(Records, of_records_equally_near_the_one_of_the_later_layer_is_taken) {
 TEST(Records, shipped_files_are_sound) {
   unsetenv("AICF_CACHE_DIR");
   EXPECT_NO_THROW(load_records({}));
-  EXPECT_FALSE(load_records({"none"}).find(product(1, 1, 1), always));
+  EXPECT_FALSE(load_records({"none"}).find(recorded_product(1, 1, 1), always));
   EXPECT_THROW(load_records({"/does/not/exist.csv"}), UserError);
 }
 

@@ -9,9 +9,9 @@
 namespace aicf::testing {
 namespace {
 
-constexpr RowJoin kJoin = {"join_gathers", "tile_gathered"};
+constexpr RowJoin kGatherJoin = {"join_gathers", "tile_gathered"};
 
-struct Case {
+struct GatherCase {
   DType dtype, index;
   Shape table;  // rows, then what a row is
   Shape indices;
@@ -19,7 +19,7 @@ struct Case {
 };
 
 // norm(table[indices] + places), over rows of the table's last axis.
-Program network(const Case& c) {
+Program gather_network(const GatherCase& c) {
   Program program;
   Graph graph("main");
   const ValueId table = graph.add_input("table", {c.dtype, c.table});
@@ -37,24 +37,24 @@ Program network(const Case& c) {
 
 TEST(JoinGathers, OnlyWhereOneRegionOverRowsReadsThem) {
   AICF_NEEDS_NVRTC();
-  const Case words{DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
-  kJoin.check_readers([&](RowReaders readers) {
-    Case read = words;
+  const GatherCase words{DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
+  kGatherJoin.check_readers([&](RowReaders readers) {
+    GatherCase read = words;
     read.readers = readers;
-    return network(read);
+    return gather_network(read);
   });
 }
 
 TEST(JoinGathers, SaysWhy) {
-  Case words{DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
-  expect_told(told("join_gathers", network(words)), "taken", "reads the rows of a table itself");
+  GatherCase words{DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
+  expect_told(told("join_gathers", gather_network(words)), "taken", "reads the rows of a table itself");
   words.readers = RowReaders::kTwoRegions;
-  expect_told(told("join_gathers", network(words)), "refused", " is read by ");
+  expect_told(told("join_gathers", gather_network(words)), "refused", " is read by ");
   words.readers = RowReaders::kCaller;
-  expect_told(told("join_gathers", network(words)), "refused", " is kept after the run");
+  expect_told(told("join_gathers", gather_network(words)), "refused", " is kept after the run");
 }
 
-const Case kCases[] = {
+const GatherCase kGatherCases[] = {
     {DType::f16, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}},
     {DType::bf16, DType::i32, {Dim(77), Dim(768)}, {Dim(3), Dim(5)}},
     {DType::f32, DType::i64, {Dim(9), Dim(33)}, {Dim(2), Dim(3), Dim(7)}},
@@ -64,7 +64,7 @@ const Case kCases[] = {
 };
 
 // From both ends.
-Array indices_of(const Case& c) {
+Array gathered_indices(const GatherCase& c) {
   Array indices(c.index, evaluate(c.indices, {}));
   const int64_t rows = *c.table[0].constant();
   for (int64_t i = 0; i < indices.count(); ++i) indices.set_i64(i, i * 7919 % (2 * rows) - rows);
@@ -73,7 +73,7 @@ Array indices_of(const Case& c) {
 
 TEST(JoinGathers, HasTheBitsAndErrorsOfTwoKernels) {
   AICF_NEEDS_NVRTC();
-  for (const Case& c : kCases) kJoin.check(network(c), indices_of(c), *c.table[0].constant());
+  for (const GatherCase& c : kGatherCases) kGatherJoin.check(gather_network(c), gathered_indices(c), *c.table[0].constant());
 }
 
 }  // namespace

@@ -15,14 +15,14 @@ enum class Before { kRmsNorm, kLayerNorm, kGate };
 // Who else reads what the region makes.
 enum class Readers { kProduct, kCaller };
 
-struct Case {
+struct InputCase {
   DType dtype;
   int64_t rows, columns, depth;
   Before before;
 };
 
 // (before(h) or gate(h)) · w + residual.
-Program network(const Case& c, Readers readers = Readers::kProduct) {
+Program input_network(const InputCase& c, Readers readers = Readers::kProduct) {
   Program program;
   Graph graph("main");
   const bool gates = c.before == Before::kGate;
@@ -51,40 +51,40 @@ Program network(const Case& c, Readers readers = Readers::kProduct) {
   return program;
 }
 
-Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
-  return compiled_with("join_inputs", joins, program, target);
+Artifact compiled_with(const Program& program, bool joins, const char* target = "sm_90") {
+  return testing::compiled_with("join_inputs", joins, program, target);
 }
 
-size_t joined(const Program& program, const char* target = "sm_90") {
-  return count_steps(compiled(program, true, target), kRegionProduct);
+size_t inputs_joined(const Program& program, const char* target = "sm_90") {
+  return count_steps(compiled_with(program, true, target), kRegionProduct);
 }
 
 TEST(JoinInputs, OnlyWhereOneProductOfFewRowsReadsThem) {
   AICF_NEEDS_NVRTC();
-  const Case norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
-  EXPECT_EQ(joined(network(norm)), 1u);
-  EXPECT_EQ(joined(network(norm), "sm_80"), 0u);
-  EXPECT_EQ(joined(network(norm, Readers::kCaller)), 0u);
-  Case other = norm;
+  const InputCase norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
+  EXPECT_EQ(inputs_joined(input_network(norm)), 1u);
+  EXPECT_EQ(inputs_joined(input_network(norm), "sm_80"), 0u);
+  EXPECT_EQ(inputs_joined(input_network(norm, Readers::kCaller)), 0u);
+  InputCase other = norm;
   other.rows = 9;
-  EXPECT_EQ(joined(network(other)), 0u) << "more rows than one warp has";
+  EXPECT_EQ(inputs_joined(input_network(other)), 0u) << "more rows than one warp has";
   other = norm;
   other.depth = 2040;
-  EXPECT_EQ(joined(network(other)), 0u) << "a part of a stage";
+  EXPECT_EQ(inputs_joined(input_network(other)), 0u) << "a part of a stage";
   other = norm;
   other.dtype = DType::f32;
-  EXPECT_EQ(joined(network(other)), 0u);
+  EXPECT_EQ(inputs_joined(input_network(other)), 0u);
 }
 
 TEST(JoinInputs, SaysWhy) {
-  Case norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
-  expect_told(told("join_inputs", network(norm)), "taken", "makes its first input itself");
-  expect_told(told("join_inputs", network(norm, Readers::kCaller)), "refused", "is kept after the run");
+  InputCase norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
+  expect_told(told("join_inputs", input_network(norm)), "taken", "makes its first input itself");
+  expect_told(told("join_inputs", input_network(norm, Readers::kCaller)), "refused", "is kept after the run");
   norm.depth = 2040;
-  expect_told(told("join_inputs", network(norm)), "refused", "can compute its rows");
+  expect_told(told("join_inputs", input_network(norm)), "refused", "can compute its rows");
 }
 
-const Case kCases[] = {
+const InputCase kInputCases[] = {
     {DType::bf16, 1, 3072, 2048, Before::kRmsNorm}, {DType::bf16, 1, 16384, 2048, Before::kRmsNorm},
     {DType::bf16, 1, 2048, 8192, Before::kGate},    {DType::f16, 1, 2048, 1024, Before::kLayerNorm},
     {DType::f16, 8, 1024, 1024, Before::kGate},     {DType::bf16, 5, 640, 768, Before::kRmsNorm},
@@ -94,10 +94,10 @@ const Case kCases[] = {
 // The region's code is the same in both, and so is the order in which products are added.
 TEST(JoinInputs, HasTheBitsOfTwoKernels) {
   AICF_NEEDS_NVRTC();
-  for (const Case& c : kCases) {
-    const Program program = network(c);
+  for (const InputCase& c : kInputCases) {
+    const Program program = input_network(c);
     SCOPED_TRACE(print(program));
-    const auto ways = joined_and_apart([&](bool joins) { return compiled(program, joins); }, 1, 2);
+    const auto ways = joined_and_apart([&](bool joins) { return compiled_with(program, joins); }, 1, 2);
     if (ways == nullptr) continue;
     const auto [got, want] = ways->run(normal_inputs(program, 7));
     EXPECT_EQ(got.at("y"), want.at("y"));

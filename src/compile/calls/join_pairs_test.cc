@@ -88,43 +88,43 @@ class NetBuilder {
   ValueId x_ = kNoValue;
 };
 
-Program network(const Net& net) { return NetBuilder(net).run(); }
+Program pair_network(const Net& net) { return NetBuilder(net).run(); }
 
 const std::vector<ForcedChoice> kAlways = {{"*", "matmul_pair"}};
 
 // The calls of the entry as compile() has them.
-std::vector<KernelCall> calls_of(const Program& program, const char* target = "sm_90",
+std::vector<KernelCall> pair_calls(const Program& program, const char* target = "sm_90",
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
   run_rule("join_pairs", s);
   return s.calls.calls;
 }
 
-bool joined(const std::vector<KernelCall>& calls) {
+bool pair_joined(const std::vector<KernelCall>& calls) {
   return calls.size() == 1 && is_row(calls[0], "matmul_pair");
 }
 
 TEST(JoinPairs, WhereTheResultsOfTwoProductsMeet) {
   for (const char* target : {"sm_80", "sm_89", "sm_90"})
     for (const bool merged : {false, true}) {
-      const std::vector<KernelCall> calls = calls_of(network({.merged = merged}), target);
-      ASSERT_TRUE(joined(calls)) << target << merged;
+      const std::vector<KernelCall> calls = pair_calls(pair_network({.merged = merged}), target);
+      ASSERT_TRUE(pair_joined(calls)) << target << merged;
       EXPECT_EQ(calls[0].inputs.size(), 3u);
       EXPECT_EQ(calls[0].outputs.size(), 1u);
     }
-  EXPECT_TRUE(joined(calls_of(network({.merged = true, .bias = true, .residual = true, .batch = {Dim(3)}}))));
+  EXPECT_TRUE(pair_joined(pair_calls(pair_network({.merged = true, .bias = true, .residual = true, .batch = {Dim(3)}}))));
   // The gate of one product by the other, without a function.
-  EXPECT_TRUE(joined(calls_of(network({.gate = Gate::kPlain}))));
+  EXPECT_TRUE(pair_joined(pair_calls(pair_network({.gate = Gate::kPlain}))));
 }
 
 TEST(JoinPairs, WhatIsReadElsewhereIsStored) {
-  const std::vector<KernelCall> calls = calls_of(network({.keeps_gate = true}), "sm_90", kAlways);
-  ASSERT_TRUE(joined(calls));
+  const std::vector<KernelCall> calls = pair_calls(pair_network({.keeps_gate = true}), "sm_90", kAlways);
+  ASSERT_TRUE(pair_joined(calls));
   EXPECT_EQ(calls[0].outputs.size(), 2u);
   // Of a product of both, both halves.
   const std::vector<KernelCall> merged =
-      calls_of(network({.merged = true, .keeps_both = true}), "sm_90", kAlways);
-  ASSERT_TRUE(joined(merged));
+      pair_calls(pair_network({.merged = true, .keeps_both = true}), "sm_90", kAlways);
+  ASSERT_TRUE(pair_joined(merged));
   ASSERT_EQ(merged[0].outputs.size(), 3u);
   EXPECT_EQ(merged[0].outputs[0].root, merged[0].outputs[1].root);
 }
@@ -138,7 +138,7 @@ TEST(JoinPairs, OnlyProductsOfOneX) {
   };
   graph.add_output(graph.add(Op::mul, {product("a", "g", 256), product("b", "u", 256)}), "y");
   program.entries.push_back(std::move(graph));
-  EXPECT_EQ(calls_of(program, "sm_90", kAlways).size(), 2u);
+  EXPECT_EQ(pair_calls(program, "sm_90", kAlways).size(), 2u);
 }
 
 // The second product multiplies by the result of the first one, which its epilogue reads, too.
@@ -150,7 +150,7 @@ TEST(JoinPairs, NotAProductByTheOthersResult) {
   const ValueId y = graph.add(Op::matmul, {x, graph.add_input("w", square)});
   graph.add_output(graph.add(Op::mul, {graph.add(Op::matmul, {x, y}), y}), "z");
   program.entries.push_back(std::move(graph));
-  EXPECT_EQ(calls_of(program, "sm_90", kAlways).size(), 2u);
+  EXPECT_EQ(pair_calls(program, "sm_90", kAlways).size(), 2u);
   expect_told(told("join_pairs", program), "refused", "a product is read a second time");
 }
 
@@ -169,8 +169,8 @@ TEST(JoinPairs, ComesFromAllOfItsCalls) {
   for (const KernelCall& call : select_calls(program, "sm_90").calls.calls)
     apart.insert(apart.end(), call.origins.begin(), call.origins.end());
   EXPECT_EQ(apart.size(), 3u);
-  const std::vector<KernelCall> calls = calls_of(program, "sm_90", kAlways);
-  ASSERT_TRUE(joined(calls));
+  const std::vector<KernelCall> calls = pair_calls(program, "sm_90", kAlways);
+  ASSERT_TRUE(pair_joined(calls));
   EXPECT_EQ(calls[0].origins, apart);
 }
 
@@ -193,39 +193,39 @@ Program product_of_sums(int of_g, int of_u) {
 }
 
 TEST(JoinPairs, AsManyOperandsAsAnEpilogueTakes) {
-  const std::vector<KernelCall> most = calls_of(product_of_sums(10, 10), "sm_90", kAlways);
-  ASSERT_TRUE(joined(most));
+  const std::vector<KernelCall> most = pair_calls(product_of_sums(10, 10), "sm_90", kAlways);
+  ASSERT_TRUE(pair_joined(most));
   EXPECT_EQ(most[0].inputs.size() + most[0].outputs.size(), size_t{kMaxTileOperands});
-  EXPECT_FALSE(joined(calls_of(product_of_sums(10, 11), "sm_90", kAlways)));
+  EXPECT_FALSE(pair_joined(pair_calls(product_of_sums(10, 11), "sm_90", kAlways)));
 }
 
 TEST(JoinPairs, ChoicesAndRecordsDecide) {
-  const Program program = network({});
-  EXPECT_FALSE(joined(
-      calls_of(program, "sm_90",
+  const Program program = pair_network({});
+  EXPECT_FALSE(pair_joined(
+      pair_calls(program, "sm_90",
                {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"}})));
   const std::vector<KernelCall> forced =
-      calls_of(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
-  ASSERT_TRUE(joined(forced));
+      pair_calls(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
+  ASSERT_TRUE(pair_joined(forced));
   EXPECT_EQ(forced[0].choice.source, ChoiceSource::kForced);
   EXPECT_EQ(to_string(row_call(forced[0])->way), "wgmma 256x128 stages 4 warpgroups 2");
-  const ProblemKey key = calls_of(program)[0].choice.key.value();
+  const ProblemKey key = pair_calls(program)[0].choice.key.value();
   const auto recorded = [&](const std::string& choice) {
     Records records;
     records.add_layer("test", {{key, choice, 1, 2, ""}});
-    return calls_of(program, "sm_90", {}, &records);
+    return pair_calls(program, "sm_90", {}, &records);
   };
-  EXPECT_FALSE(joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps")));
+  EXPECT_FALSE(pair_joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps")));
   const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
-  ASSERT_TRUE(joined(calls));
+  ASSERT_TRUE(pair_joined(calls));
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
   EXPECT_EQ(to_string(row_call(calls[0])->way), "wgmma 256x128 stages 4 warpgroups 2");
 }
 
 TEST(JoinPairs, SaysWhy) {
-  expect_told(told("join_pairs", network({})), "taken", "two products that meet in one kernel");
+  expect_told(told("join_pairs", pair_network({})), "taken", "two products that meet in one kernel");
   const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"};
-  expect_told(told("join_pairs", network({}), {apart}), "refused", "wants one of the products apart");
+  expect_told(told("join_pairs", pair_network({}), {apart}), "refused", "wants one of the products apart");
 }
 
 std::vector<Net> nets() {
@@ -278,8 +278,8 @@ std::string apart_as(const Way& pair, const Program& program) {
 }
 
 // One way of a network's pair, and the products apart.
-void compare(const Net& net, const Candidate& way) {
-  const Program program = network(net);
+void compare_pair(const Net& net, const Candidate& way) {
+  const Program program = pair_network(net);
   SCOPED_TRACE(print(program) + to_string(way));
   CompileOptions joint, apart;
   joint.target = apart.target = TestDevice::get().target;
@@ -299,15 +299,15 @@ TEST(JoinPairs, HasTheBitsOfTwoLaunches) {
   if (!device.cuda) GTEST_SKIP() << "pairs run on GPUs";
   const std::vector<Net> all = nets();
   device.for_each(all.size(), [&](size_t i) {
-    const std::vector<KernelCall> calls = calls_of(network(all[i]), device.target.c_str(), kAlways);
-    if (!joined(calls)) {
+    const std::vector<KernelCall> calls = pair_calls(pair_network(all[i]), device.target.c_str(), kAlways);
+    if (!pair_joined(calls)) {
       ADD_FAILURE() << "network " << i << " has no pair";
       return;
     }
     // The row's choice, and another way in turn.
     const std::vector<Candidate>& ways = calls[0].choice.candidates;
-    compare(all[i], ways[0]);
-    compare(all[i], ways[1 + i % (ways.size() - 1)]);
+    compare_pair(all[i], ways[0]);
+    compare_pair(all[i], ways[1 + i % (ways.size() - 1)]);
   });
 }
 
@@ -318,7 +318,7 @@ TEST(JoinPairs, LeavesTheGateOfOneRowToTheNextProduct) {
   options.target = "sm_90";
   for (const int64_t rows : {1, 2048}) {
     const Artifact artifact = compile(
-        network({.rows = rows, .columns = 8192, .depth = 2048, .merged = true, .down = true}), options);
+        pair_network({.rows = rows, .columns = 8192, .depth = 2048, .merged = true, .down = true}), options);
     EXPECT_EQ(count_steps(artifact, "matmul_pair"), rows > 1 ? 1u : 0u) << rows;
     EXPECT_EQ(steps_of(artifact).size(), 2u) << rows;
   }

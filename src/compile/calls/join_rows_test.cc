@@ -17,7 +17,7 @@ enum class Rows { kLayerNorm, kRmsNorm, kSoftmax };
 // What the network does with the sum x · w + bias + residual beside the rows.
 enum class Sum { kDropped, kReturned };
 
-Program network(DType dtype, const Shape& batch, int64_t rows, int64_t columns, int64_t depth, Rows kind,
+Program row_network(DType dtype, const Shape& batch, int64_t rows, int64_t columns, int64_t depth, Rows kind,
                 Sum sum) {
   Program program;
   Graph graph("main");
@@ -47,44 +47,44 @@ Program network(DType dtype, const Shape& batch, int64_t rows, int64_t columns, 
   return program;
 }
 
-Program large(Sum sum) { return network(DType::f16, {}, 8192, 384, 384, Rows::kLayerNorm, sum); }
+Program large(Sum sum) { return row_network(DType::f16, {}, 8192, 384, 384, Rows::kLayerNorm, sum); }
 
 // The calls of the entry as compile() has them, by name.
-std::vector<KernelCall> calls_of(const Program& program, const char* target,
+std::vector<KernelCall> row_calls(const Program& program, const char* target,
                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
   run_rule("join_rows", s);
   return s.calls.calls;
 }
 
-size_t joined(const std::vector<KernelCall>& calls) {
+size_t rows_joined(const std::vector<KernelCall>& calls) {
   return static_cast<size_t>(std::count_if(
       calls.begin(), calls.end(), [](const KernelCall& call) { return is_row(call, "matmul_rows"); }));
 }
 
 TEST(JoinRows, WhereClustersCoverRowsAndItPays) {
-  const std::vector<KernelCall> calls = calls_of(large(Sum::kDropped), "sm_90");
+  const std::vector<KernelCall> calls = row_calls(large(Sum::kDropped), "sm_90");
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(row_call(calls[0])->row, "matmul_rows");
   EXPECT_EQ(calls[0].inputs.size(), 6u);
   EXPECT_EQ(calls[0].outputs.size(), 1u);
-  for (const char* target : {"sm_80", "sm_89"}) EXPECT_EQ(joined(calls_of(large(Sum::kDropped), target)), 0u);
+  for (const char* target : {"sm_80", "sm_89"}) EXPECT_EQ(rows_joined(row_calls(large(Sum::kDropped), target)), 0u);
   // Few rows want many small tiles; rows of 8 KiB no cluster covers, nor those of 100 columns.
   EXPECT_EQ(
-      joined(calls_of(network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90")), 0u);
+      rows_joined(row_calls(row_network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90")), 0u);
   const std::vector<ForcedChoice> forced = {{"*", "matmul_rows"}};
   for (const int64_t columns : {4096, 104})
-    EXPECT_EQ(joined(calls_of(network(DType::f16, {}, 4096, columns, 768, Rows::kLayerNorm, Sum::kDropped),
+    EXPECT_EQ(rows_joined(row_calls(row_network(DType::f16, {}, 4096, columns, 768, Rows::kLayerNorm, Sum::kDropped),
                               "sm_90", forced)),
               0u);
-  EXPECT_EQ(joined(calls_of(network(DType::f32, {}, 4096, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90",
+  EXPECT_EQ(rows_joined(row_calls(row_network(DType::f32, {}, 4096, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90",
                             forced)),
             0u);
 }
 
 TEST(JoinRows, ASumThatIsReadElsewhereIsStored) {
-  const std::vector<KernelCall> calls = calls_of(large(Sum::kReturned), "sm_90", {{"*", "matmul_rows"}});
-  ASSERT_EQ(joined(calls), 1u);
+  const std::vector<KernelCall> calls = row_calls(large(Sum::kReturned), "sm_90", {{"*", "matmul_rows"}});
+  ASSERT_EQ(rows_joined(calls), 1u);
   EXPECT_EQ(calls[0].outputs.size(), 2u);
 }
 
@@ -99,26 +99,26 @@ TEST(JoinRows, NoRowsInTheMemoryOfAMatrix) {
   const ValueId rows = graph.add(Op::softmax, {graph.add(Op::matmul, {x, state})}, {{"axis", int64_t{-1}}});
   graph.add_update(state, rows);
   program.entries.push_back(std::move(graph));
-  EXPECT_EQ(calls_of(program, "sm_90", {{"*", "matmul_rows"}}).size(), 2u);
+  EXPECT_EQ(row_calls(program, "sm_90", {{"*", "matmul_rows"}}).size(), 2u);
   expect_told(told("join_rows", program, {{"*", "matmul_rows"}}), "refused", " overwrites what ");
 }
 
 TEST(JoinRows, ChoicesDecide) {
   const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2"};
-  EXPECT_EQ(joined(calls_of(large(Sum::kDropped), "sm_90", {apart})), 0u);
-  const Program small = network(DType::bf16, {}, 100, 768, 64, Rows::kRmsNorm, Sum::kDropped);
-  EXPECT_EQ(joined(calls_of(small, "sm_90")), 0u);
-  const std::vector<KernelCall> calls = calls_of(small, "sm_90", {{"*", "matmul_rows"}});
-  ASSERT_EQ(joined(calls), 1u);
+  EXPECT_EQ(rows_joined(row_calls(large(Sum::kDropped), "sm_90", {apart})), 0u);
+  const Program small = row_network(DType::bf16, {}, 100, 768, 64, Rows::kRmsNorm, Sum::kDropped);
+  EXPECT_EQ(rows_joined(row_calls(small, "sm_90")), 0u);
+  const std::vector<KernelCall> calls = row_calls(small, "sm_90", {{"*", "matmul_rows"}});
+  ASSERT_EQ(rows_joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kForced);
   EXPECT_EQ(row_call(calls[0])->way, calls[0].choice.candidates[calls[0].choice.chosen].way);
 }
 
 TEST(JoinRows, SaysWhy) {
   expect_told(told("join_rows", large(Sum::kDropped)), "taken", "a product and its rows in one kernel");
-  const Program few = network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped);
+  const Program few = row_network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped);
   expect_told(told("join_rows", few), "refused", " us together, ");
-  const Program wide = network(DType::f16, {}, 4096, 4096, 768, Rows::kLayerNorm, Sum::kDropped);
+  const Program wide = row_network(DType::f16, {}, 4096, 4096, 768, Rows::kLayerNorm, Sum::kDropped);
   expect_told(told("join_rows", wide), "refused", "matmul_rows has no way to do both");
   const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2"};
   expect_told(told("join_rows", large(Sum::kDropped), {apart}), "refused",
@@ -140,10 +140,10 @@ TEST(JoinRows, PricesDecideAndReportsShowEstimates) {
         candidate.estimate_us = estimate, candidate.price_us = price;
     return run_rule("join_rows", s).at(0);
   };
-  const CallReport apart = report(1e6, 0), joined = report(0, 1e6);
+  const CallReport apart = report(1e6, 0), rows_joined = report(0, 1e6);
   EXPECT_FALSE(apart.taken) << to_string(apart);
-  EXPECT_TRUE(joined.taken) << to_string(joined);
-  EXPECT_EQ(apart.microseconds, joined.microseconds);
+  EXPECT_TRUE(rows_joined.taken) << to_string(rows_joined);
+  EXPECT_EQ(apart.microseconds, rows_joined.microseconds);
   EXPECT_GT(apart.microseconds, 0);
 }
 
@@ -151,15 +151,15 @@ TEST(JoinRows, PricesDecideAndReportsShowEstimates) {
 // the product's own kernels keeps apart where they would join.
 TEST(JoinRows, RecordsDecide) {
   const auto recorded = [](const Program& program, const std::string& choice) {
-    const KernelCall product = calls_of(program, "sm_90")[0];
+    const KernelCall product = row_calls(program, "sm_90")[0];
     Records records;
     records.add_layer("test", {{product.choice.key.value(), choice, 1, 2, ""}});
-    return calls_of(program, "sm_90", {}, &records);
+    return row_calls(program, "sm_90", {}, &records);
   };
-  const Program small = network(DType::bf16, {}, 100, 768, 64, Rows::kRmsNorm, Sum::kDropped);
-  ASSERT_EQ(joined(calls_of(small, "sm_90")), 0u);
+  const Program small = row_network(DType::bf16, {}, 100, 768, 64, Rows::kRmsNorm, Sum::kDropped);
+  ASSERT_EQ(rows_joined(row_calls(small, "sm_90")), 0u);
   const std::vector<KernelCall> calls = recorded(small, "matmul_rows");
-  ASSERT_EQ(joined(calls), 1u);
+  ASSERT_EQ(rows_joined(calls), 1u);
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);
   EXPECT_NE(calls[0].reason.find("recorded"), std::string::npos);
   const Choice& choice = calls[0].choice;
@@ -170,12 +170,12 @@ TEST(JoinRows, RecordsDecide) {
   const std::string variant = to_string(calls[0].choice.candidates.back());
   EXPECT_EQ(to_string(recorded(small, variant)[0].choice.candidates.back()), variant);
   EXPECT_EQ(recorded(small, variant)[0].choice.chosen, calls[0].choice.candidates.size() - 1);
-  EXPECT_EQ(joined(recorded(small, "matmul_attention")), 0u);
-  EXPECT_EQ(joined(recorded(large(Sum::kDropped), "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2")),
+  EXPECT_EQ(rows_joined(recorded(small, "matmul_attention")), 0u);
+  EXPECT_EQ(rows_joined(recorded(large(Sum::kDropped), "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2")),
             0u);
 }
 
-struct Case {
+struct RowCase {
   DType dtype;
   Shape batch;
   int64_t rows, columns, depth;
@@ -183,8 +183,8 @@ struct Case {
   Sum sum;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> list = {
+const std::vector<RowCase>& row_cases() {
+  static const std::vector<RowCase> list = {
       {DType::f16, {}, 300, 768, 192, Rows::kLayerNorm, Sum::kDropped},
       {DType::bf16, {}, 129, 384, 64, Rows::kLayerNorm, Sum::kReturned},
       {DType::f16, {Dim(3)}, 50, 1024, 72, Rows::kRmsNorm, Sum::kReturned},
@@ -198,7 +198,7 @@ const std::vector<Case>& cases() {
 
 // A candidate of the product that adds in the order of the joined kernel.
 std::string unsplit(const Program& program) {
-  for (const KernelCall& call : calls_of(program, "sm_90", {{"matmul", "matmul_tensor_core"}}))
+  for (const KernelCall& call : row_calls(program, "sm_90", {{"matmul", "matmul_tensor_core"}}))
     for (const Candidate& candidate : call.choice.candidates) {
       const auto* way = std::get_if<MatmulWay>(&candidate.way);
       if (is_row(call, "matmul_tensor_core") && way != nullptr && is_wgmma(*way) && split_parts(*way) == 1)
@@ -210,8 +210,8 @@ std::string unsplit(const Program& program) {
 // The sums have the bits of two kernels; the statistics are added in another order.
 TEST(JoinRows, HasTheResultsOfTwoKernels) {
   if (!TestDevice::get().has_clusters()) GTEST_SKIP() << "kernels over rows run on GPUs with clusters";
-  for (const Case& c : cases()) {
-    const Program program = network(c.dtype, c.batch, c.rows, c.columns, c.depth, c.kind, c.sum);
+  for (const RowCase& c : row_cases()) {
+    const Program program = row_network(c.dtype, c.batch, c.rows, c.columns, c.depth, c.kind, c.sum);
     SCOPED_TRACE(print(program));
     CompileOptions joint, apart;
     joint.target = apart.target = TestDevice::get().target;

@@ -9,9 +9,9 @@
 namespace aicf::testing {
 namespace {
 
-constexpr RowJoin kJoin = {"join_scatters", "tile_scattered"};
+constexpr RowJoin kScatterJoin = {"join_scatters", "tile_scattered"};
 
-struct Case {
+struct ScatterCase {
   DType dtype, index;
   Shape table;    // rows, then what a row is
   Shape indices;  // of updates
@@ -21,14 +21,14 @@ struct Case {
 };
 
 // A row of one index for each update.
-Shape column_of(const Case& c) {
+Shape column_of(const ScatterCase& c) {
   Shape column = c.indices;
   column.push_back(Dim(1));
   return column;
 }
 
 // (table + scattered) * other, where rows of zeros have got the updates that go to them.
-Program network(const Case& c) {
+Program scatter_network(const ScatterCase& c) {
   Program program;
   Graph graph("main");
   Shape rows = c.indices;
@@ -48,37 +48,37 @@ Program network(const Case& c) {
 
 TEST(JoinScatters, OnlyWhereOnePointwiseRegionReadsSumsFromZero) {
   AICF_NEEDS_NVRTC();
-  const Case words{DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
-  kJoin.check_readers([&](RowReaders readers) {
-    Case read = words;
+  const ScatterCase words{DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
+  kScatterJoin.check_readers([&](RowReaders readers) {
+    ScatterCase read = words;
     read.readers = readers;
-    return network(read);
+    return scatter_network(read);
   });
   for (const char* reduction : {"none", "mul", "max", "min"}) {
-    Case other = words;
+    ScatterCase other = words;
     other.reduction = reduction;
-    EXPECT_EQ(kJoin.count(network(other)), 0u) << reduction;
+    EXPECT_EQ(kScatterJoin.count(scatter_network(other)), 0u) << reduction;
   }
   for (const double zero : {1.0, -0.0}) {
-    Case other = words;
+    ScatterCase other = words;
     other.zero = zero;
-    EXPECT_EQ(kJoin.count(network(other)), 0u) << zero;
+    EXPECT_EQ(kScatterJoin.count(scatter_network(other)), 0u) << zero;
   }
   for (const Shape& table : {Shape{Dim(1), Dim(7)}, Shape{Dim(9), Dim(1)}, Shape{Dim(9), Dim(1), Dim(1)}}) {
-    Case other = words;
+    ScatterCase other = words;
     other.table = table;
-    EXPECT_EQ(kJoin.count(network(other)), 0u) << to_string(table);
+    EXPECT_EQ(kScatterJoin.count(scatter_network(other)), 0u) << to_string(table);
   }
 }
 
 TEST(JoinScatters, SaysWhy) {
-  Case words{DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
-  expect_told(told("join_scatters", network(words)), "taken", "adds up scattered rows itself");
+  ScatterCase words{DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}};
+  expect_told(told("join_scatters", scatter_network(words)), "taken", "adds up scattered rows itself");
   words.readers = RowReaders::kTwoRegions;
-  expect_told(told("join_scatters", network(words)), "refused", " is read by ");
+  expect_told(told("join_scatters", scatter_network(words)), "refused", " is read by ");
 }
 
-const Case kCases[] = {
+const ScatterCase kScatterCases[] = {
     {DType::f32, DType::i64, {Dim(1000), Dim(384)}, {Dim(4), Dim(32)}},
     {DType::bf16, DType::i32, {Dim(77), Dim(768)}, {Dim(3), Dim(5)}},
     {DType::f16, DType::i64, {Dim(3), Dim(64)}, {Dim(700)}},
@@ -89,7 +89,7 @@ const Case kCases[] = {
 };
 
 // From both ends, the first one many times.
-Array indices_of(const Case& c) {
+Array scattered_indices(const ScatterCase& c) {
   Array indices(c.index, evaluate(column_of(c), {}));
   const int64_t rows = *c.table[0].constant();
   for (int64_t i = 0; i < indices.count(); ++i)
@@ -99,7 +99,7 @@ Array indices_of(const Case& c) {
 
 TEST(JoinScatters, HasTheBitsAndErrorsOfTwoKernels) {
   AICF_NEEDS_NVRTC();
-  for (const Case& c : kCases) kJoin.check(network(c), indices_of(c), *c.table[0].constant());
+  for (const ScatterCase& c : kScatterCases) kScatterJoin.check(scatter_network(c), scattered_indices(c), *c.table[0].constant());
 }
 
 // The region writes what it reads: the second run sees what the first one wrote.
@@ -120,7 +120,7 @@ TEST(JoinScatters, UpdatesAVariableInPlace) {
     return "y" = %6
   }
 })");
-  const auto ways = kJoin.both(program, 2);
+  const auto ways = kScatterJoin.both(program, 2);
   if (ways == nullptr) return;
   auto inputs = normal_inputs(program, 3);
   Array& indices = inputs.at("i");

@@ -21,7 +21,7 @@ struct Sizes {
 };
 
 // dh = (dy · w) * slope and the sum of its rows; also that of dy, which no product of the graph makes.
-Program network(DType dtype, const Sizes& s) {
+Program sum_network(DType dtype, const Sizes& s) {
   Program program;
   Graph graph("main");
   const ValueId dy = graph.add_input("dy", {dtype, {Dim(s.rows), Dim(s.depth)}});
@@ -40,7 +40,7 @@ struct Calls {
   std::vector<TileProgram> programs;
 };
 
-Calls calls_of(const Program& program, const char* target, std::vector<ForcedChoice> forced = {}) {
+Calls sum_calls(const Program& program, const char* target, std::vector<ForcedChoice> forced = {}) {
   SelectedCalls s = select_calls(program, target, std::move(forced));
   run_rule("join_sums", s);
   return {s.calls.calls, s.calls.programs};
@@ -58,7 +58,7 @@ bool joins(const Calls& calls) {
 }
 
 TEST(JoinSums, OfWhatAProductStores) {
-  const Calls calls = calls_of(network(DType::bf16, {4096, 768, 512}), "sm_90");
+  const Calls calls = sum_calls(sum_network(DType::bf16, {4096, 768, 512}), "sm_90");
   ASSERT_TRUE(joins(calls));
   ASSERT_EQ(calls.calls.size(), 2u);  // and the sums of dy
   const KernelCall& product = *product_of(calls);
@@ -70,29 +70,29 @@ TEST(JoinSums, OfWhatAProductStores) {
 }
 
 TEST(JoinSums, NotOfFewRowsNorOnOtherTargets) {
-  EXPECT_FALSE(joins(calls_of(network(DType::bf16, {512, 768, 512}), "sm_90")));
+  EXPECT_FALSE(joins(sum_calls(sum_network(DType::bf16, {512, 768, 512}), "sm_90")));
   for (const char* target : {"sm_80", "sm_89"})
-    EXPECT_FALSE(joins(calls_of(network(DType::bf16, {4096, 768, 512}), target)));
-  EXPECT_FALSE(joins(calls_of(network(DType::f32, {4096, 768, 512}), "sm_90")));
+    EXPECT_FALSE(joins(sum_calls(sum_network(DType::bf16, {4096, 768, 512}), target)));
+  EXPECT_FALSE(joins(sum_calls(sum_network(DType::f32, {4096, 768, 512}), "sm_90")));
   // Columns in groups of eight.
-  EXPECT_FALSE(joins(calls_of(network(DType::bf16, {4096, 764, 512}), "sm_90")));
+  EXPECT_FALSE(joins(sum_calls(sum_network(DType::bf16, {4096, 764, 512}), "sm_90")));
 }
 
 TEST(JoinSums, AProductThatCannotStaysApart) {
-  const Program program = network(DType::f16, {4096, 768, 512});
-  const Calls calls = calls_of(program, "sm_90");
+  const Program program = sum_network(DType::f16, {4096, 768, 512});
+  const Calls calls = sum_calls(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
     const auto* way = std::get_if<MatmulWay>(&candidate.way);
     const bool whole = way != nullptr && is_wgmma(*way) && split_parts(*way) == 1;
-    EXPECT_EQ(joins(calls_of(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
+    EXPECT_EQ(joins(sum_calls(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
         << to_string(candidate);
   }
 }
 
 TEST(JoinSums, SaysWhy) {
-  const Program program = network(DType::bf16, {4096, 768, 512});
+  const Program program = sum_network(DType::bf16, {4096, 768, 512});
   expect_told(told("join_sums", program), "taken", "with the sums of its columns");
-  const Calls calls = calls_of(program, "sm_90");
+  const Calls calls = sum_calls(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates)
     if (const auto* way = std::get_if<MatmulWay>(&candidate.way); way != nullptr && split_parts(*way) > 1)
       return expect_told(told("join_sums", program, {{"matmul", to_string(candidate)}}), "refused",
@@ -114,7 +114,7 @@ TEST(JoinSums, OfOneResultOfAProduct) {
     graph.add_output(graph.add(Op::reduce_sum, {scaled}, {{"axes", Ints{0}}}), std::string("sum_") + name);
   }
   program.entries.push_back(std::move(graph));
-  const Calls calls = calls_of(program, "sm_90");
+  const Calls calls = sum_calls(program, "sm_90");
   ASSERT_NE(product_of(calls), nullptr);
   const auto& stage =
       calls.programs[static_cast<size_t>(row_call(*product_of(calls))->programs[0].index)].stages[0];
@@ -127,7 +127,7 @@ TEST(JoinSums, OfOneResultOfAProduct) {
 std::vector<Candidate> ways(const Program& program) {
   std::vector<Candidate> found;
   std::array<bool, 4> seen{};
-  const Calls calls = calls_of(program, "sm_90");
+  const Calls calls = sum_calls(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
     const auto* way = std::get_if<MatmulWay>(&candidate.way);
     if (way == nullptr || !is_wgmma(*way) || split_parts(*way) > 1) continue;
@@ -140,7 +140,7 @@ std::vector<Candidate> ways(const Program& program) {
   return found;
 }
 
-void compare(const Program& program, const Candidate& candidate, DType dtype) {
+void compare_sums(const Program& program, const Candidate& candidate, DType dtype) {
   const TestDevice& test = TestDevice::get();
   SCOPED_TRACE(print(program) + to_string(candidate));
   CompileOptions joint, apart;
@@ -163,9 +163,9 @@ TEST(JoinSums, HasTheResultsOfTwoKernels) {
   for (const auto& [sizes, dtype] : {std::pair(Sizes{9000, 1536, 192}, DType::bf16),
                                      {Sizes{1500, 200, 72}, DType::f16},
                                      {Sizes{1024, 8, 64}, DType::bf16}}) {
-    const Program program = network(dtype, sizes);
+    const Program program = sum_network(dtype, sizes);
     const std::vector<Candidate> candidates = ways(program);
-    test.for_each(candidates.size(), [&, type = dtype](size_t i) { compare(program, candidates[i], type); });
+    test.for_each(candidates.size(), [&, type = dtype](size_t i) { compare_sums(program, candidates[i], type); });
   }
 }
 

@@ -7,6 +7,8 @@
 
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
+#include "kernels/kernel.h"
+#include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
 namespace aicf::testing {
@@ -20,6 +22,11 @@ inline std::unique_ptr<Executable> compiled(const Program& program, CompileOptio
   const std::shared_ptr<Device> device =
       open_device(where.cuda ? DeviceOptions{"cuda"} : DeviceOptions{"cpu", 2});
   return std::make_unique<Executable>(Model::load(std::move(artifact), device));
+}
+
+// With two threads and the best instructions of this machine.
+inline Executable loaded_on_cpu(Artifact artifact) {
+  return Executable(Model::load(std::move(artifact), make_cpu_device({2, detect_isa()})));
 }
 
 // As `aicf compile --stop-after=STAGE --print` shows it.

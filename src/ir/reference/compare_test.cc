@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-const double kInf = INFINITY, kNan = NAN;
+const double kInfinite = INFINITY, kNotANumber = NAN;
 
 Array values(DType dtype, std::vector<double> numbers) {
   const auto count = static_cast<int64_t>(numbers.size());
@@ -30,9 +30,9 @@ TEST(Compare, ReportsErrorsAndTheWorstElement) {
 }
 
 TEST(Compare, NanAndInfinityAgreeOnlyWithThemselves) {
-  const Array expected = values(DType::f64, {kNan, kInf, -kInf, 1});
-  EXPECT_TRUE(compare(values(DType::f32, {kNan, kInf, -kInf, 1}), expected, 0, 0).ok());
-  const CompareReport report = compare(values(DType::f32, {1, -kInf, 3e38, kNan}), expected, 1e30, kInf);
+  const Array expected = values(DType::f64, {kNotANumber, kInfinite, -kInfinite, 1});
+  EXPECT_TRUE(compare(values(DType::f32, {kNotANumber, kInfinite, -kInfinite, 1}), expected, 0, 0).ok());
+  const CompareReport report = compare(values(DType::f32, {1, -kInfinite, 3e38, kNotANumber}), expected, 1e30, kInfinite);
   EXPECT_EQ(report.nan_mismatches, 2);
   EXPECT_EQ(report.inf_mismatches, 2);
   EXPECT_EQ(report.beyond, 4);
@@ -48,14 +48,14 @@ TEST(Compare, IntegersAreExact) {
 }
 
 TEST(Compare, AnInfiniteBoundLeavesAnElementUndecided) {
-  const Array want = values(DType::f64, {1, 2, kNan, 4});
-  const CompareReport report = compare(values(DType::f32, {1.5, 2.5, 3, 4.5}), want, {kInf, 0.25, kInf, 0.5});
+  const Array want = values(DType::f64, {1, 2, kNotANumber, 4});
+  const CompareReport report = compare(values(DType::f32, {1.5, 2.5, 3, 4.5}), want, {kInfinite, 0.25, kInfinite, 0.5});
   EXPECT_EQ(report.undecided, 2);
   EXPECT_EQ(report.beyond, 1);
   EXPECT_EQ(report.worst, 1);
   EXPECT_EQ(report.worst_allowed, 0.25);
   const CompareReport index = compare(Array::from<int64_t>(DType::i64, {2}, {3, 4}),
-                                      Array::from<int64_t>(DType::i64, {2}, {5, 5}), {kInf, 0});
+                                      Array::from<int64_t>(DType::i64, {2}, {5, 5}), {kInfinite, 0});
   EXPECT_EQ(index.undecided, 1);
   EXPECT_EQ(index.beyond, 1);
 }

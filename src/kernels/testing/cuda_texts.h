@@ -2,6 +2,7 @@
 // for.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
@@ -27,6 +28,17 @@ inline const std::vector<DType>& all_dtypes() {
 // Row-major, from the buffer's start.
 inline CudaWindow dense(DType dtype, const Shape& sizes) {
   return {dtype, Dim(0), sizes, row_major_strides(sizes)};
+}
+
+// With its second axis innermost.
+inline CudaWindow channels_last(CudaWindow w) {
+  Shape order = w.sizes;
+  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  const std::vector<Dim> strides = row_major_strides(order);
+  w.strides[0] = strides[0];
+  w.strides[1] = strides.back();
+  for (size_t i = 2; i < w.sizes.size(); ++i) w.strides[i] = strides[i - 1];
+  return w;
 }
 
 // Sizes and layouts at random; a size is a symbol now and then.

@@ -6,15 +6,15 @@ namespace {
 using namespace step_testing;
 using Case = AttentionCase;
 
-struct Tensors {
+struct BackwardTensors {
   TestTensor q, k, v, out, dout, mask, dq, dk, dv;
 };
 
-Tensors make(const Case& c, Layout layout = Layout::kDense) {
+BackwardTensors make_backward(const Case& c, Layout layout = Layout::kDense) {
   const auto tensor = [&](const std::vector<int64_t>& sizes) {
     return TestTensor(DType::f32, sizes, layout);
   };
-  Tensors t{tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes()),
+  BackwardTensors t{tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes()),
             tensor(c.out_sizes()), tensor(c.out_sizes()), make_mask(c),
             tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes())};
   uint64_t seed = 1;
@@ -22,7 +22,7 @@ Tensors make(const Case& c, Layout layout = Layout::kDense) {
   return t;
 }
 
-Step step_of(const Case& c, const Tensors& t) {
+Step backward_step_of(const Case& c, const BackwardTensors& t) {
   Step step{"attention_backward_f32",
             {t.q.arg(), t.k.arg(), t.v.arg(), t.out.arg(), t.dout.arg()},
             {t.dq.arg(), t.dk.arg(), t.dv.arg()},
@@ -37,7 +37,7 @@ struct Gradients {
 };
 
 // Score by score in f64.
-Gradients expected_gradients(const Case& c, const Tensors& t) {
+Gradients expected_gradients(const Case& c, const BackwardTensors& t) {
   Gradients g{std::vector<double>(static_cast<size_t>(t.q.count())),
               std::vector<double>(static_cast<size_t>(t.k.count())),
               std::vector<double>(static_cast<size_t>(t.v.count()))};
@@ -96,11 +96,11 @@ TEST(AttentionBackward, AgreesWithF64) {
   };
   for (const Case& c : cases)
     for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
-      Tensors t = make(c, layout);
+      BackwardTensors t = make_backward(c, layout);
       const Gradients expected = expected_gradients(c, t);
       for (IsaLevel isa : isa_levels()) {
         for (TestTensor* gradient : {&t.dq, &t.dk, &t.dv}) gradient->poison();
-        run_step(step_of(c, t), isa);
+        run_step(backward_step_of(c, t), isa);
         const std::string what = std::string(isa_name(isa)) + " keys " + std::to_string(c.keys) + " ";
         expect_close(t.dq, expected.q, what + "dq");
         expect_close(t.dk, expected.k, what + "dk");
@@ -111,10 +111,10 @@ TEST(AttentionBackward, AgreesWithF64) {
 
 TEST(AttentionBackward, FullyMaskedRowsHaveNoGradient) {
   const Case c{1, 1, 1, 4, 30, 8, 8, false, 1};
-  Tensors t = make(c);
+  BackwardTensors t = make_backward(c);
   t.mask.fill([](int64_t) { return -kInf; });
   for (TestTensor* gradient : {&t.dq, &t.dk, &t.dv}) gradient->poison();
-  run_step(step_of(c, t), detect_isa());
+  run_step(backward_step_of(c, t), detect_isa());
   for (const TestTensor* gradient : {&t.dq, &t.dk, &t.dv})
     for (int64_t i = 0; i < gradient->count(); ++i) ASSERT_EQ(gradient->get(i), 0);
 }
@@ -122,7 +122,7 @@ TEST(AttentionBackward, FullyMaskedRowsHaveNoGradient) {
 // A batch row's bits do not depend on its neighbours.
 TEST(AttentionBackward, BatchRowAloneIsTheSame) {
   const Case both{2, 4, 2, 37, 50, 16, 16, true}, alone{1, 4, 2, 37, 50, 16, 16, true};
-  Tensors t = make(both), one = make(alone);
+  BackwardTensors t = make_backward(both), one = make_backward(alone);
   const auto copy_second = [](const TestTensor& from, TestTensor& to) {
     for (int64_t i = 0; i < to.count(); ++i) to.set(i, from.get(to.count() + i));
   };
@@ -132,8 +132,8 @@ TEST(AttentionBackward, BatchRowAloneIsTheSame) {
   copy_second(t.out, one.out);
   copy_second(t.dout, one.dout);
   for (IsaLevel isa : isa_levels()) {
-    run_step(step_of(both, t), isa);
-    run_step(step_of(alone, one), isa);
+    run_step(backward_step_of(both, t), isa);
+    run_step(backward_step_of(alone, one), isa);
     for (int64_t i = 0; i < one.dq.count(); ++i) ASSERT_EQ(one.dq.bits(i), t.dq.bits(one.dq.count() + i));
     for (int64_t i = 0; i < one.dk.count(); ++i) ASSERT_EQ(one.dk.bits(i), t.dk.bits(one.dk.count() + i));
     for (int64_t i = 0; i < one.dv.count(); ++i) ASSERT_EQ(one.dv.bits(i), t.dv.bits(one.dv.count() + i));
@@ -142,11 +142,11 @@ TEST(AttentionBackward, BatchRowAloneIsTheSame) {
 
 TEST(AttentionBackward, RefusesStepsThatDoNotFit) {
   const Case c{1, 2, 2, 5, 6, 4, 4};
-  Tensors t = make(c);
-  Step step = step_of(c, t);
+  BackwardTensors t = make_backward(c);
+  Step step = backward_step_of(c, t);
   std::swap(step.outputs[0], step.outputs[1]);
   EXPECT_THROW(run_step(step, detect_isa()), UserError);
-  step = step_of(c, t);
+  step = backward_step_of(c, t);
   step.inputs.pop_back();
   EXPECT_THROW(run_step(step, detect_isa()), UserError);
 }

@@ -27,7 +27,7 @@ CudaProblem problem_of(DType dtype, const Shape& q, int64_t kv_heads, const Dim&
   return p;
 }
 
-CudaProblem random_problem(RandomWindows& random, DType dtype) {
+CudaProblem random_backward_problem(RandomWindows& random, DType dtype) {
   const std::vector<int64_t> depths = {1, 8, 20, 32, 64, 80, 128, 160, 256};
   const int64_t kv_heads = 1 + random.below(3), group = 1 + random.below(3);
   const Dim batch = random.size(1, 4), queries = random.size(1, 300), keys = random.size(1, 600),
@@ -54,7 +54,7 @@ TEST(AttentionBackwardCuda, RandomProblemsCompileForEveryArchitecture) {
   RandomWindows random(5);
   const std::vector<DType> dtypes = {DType::f32, DType::bf16, DType::f64, DType::f16, DType::f32};
   for (int i = 0; i < 10; ++i)
-    texts.add("attention_backward_simt", random_problem(random, dtypes[static_cast<size_t>(i % 5)]),
+    texts.add("attention_backward_simt", random_backward_problem(random, dtypes[static_cast<size_t>(i % 5)]),
               random.ranges());
   AICF_NEEDS_NVRTC();
   compile_all(texts);
@@ -90,7 +90,7 @@ TEST(AttentionBackwardCuda, HopperKernelsCompile) {
 TEST(AttentionBackwardCuda, EveryProblemGivesCodeWithinSharedMemory) {
   RandomWindows random(9);
   for (int i = 0; i < 200; ++i) {
-    CudaProblem p = random_problem(
+    CudaProblem p = random_backward_problem(
         random, random.pick(std::vector<DType>{DType::f16, DType::bf16, DType::f32, DType::f64}));
     p.ranges = &random.ranges();
     for (const cuda_testing::Arch& arch : cuda_testing::kArchs) {

@@ -13,19 +13,9 @@
 namespace aicf {
 namespace {
 
+using cuda_testing::channels_last;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
-
-CudaWindow channels_last(CudaWindow w) {
-  Shape order = w.sizes;
-  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  const std::vector<Dim> strides = row_major_strides(order);
-  w.offset = Dim(0);
-  w.strides[0] = strides[0];
-  w.strides[1] = strides.back();
-  for (size_t i = 2; i < w.sizes.size(); ++i) w.strides[i] = strides[i - 1];
-  return w;
-}
 
 struct ConvCase {
   size_t spatial = 2;
@@ -54,7 +44,10 @@ CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCase& c) 
   p.outputs = {random.window(dtype, out)};
   if (c.bias) p.inputs.push_back(random.window(dtype, {out[1]}));
   if (c.last)
-    for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) *window = channels_last(*window);
+    for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) {
+      *window = channels_last(*window);
+      window->offset = Dim(0);
+    }
   return p;
 }
 
@@ -153,7 +146,10 @@ void set_sizes(CudaProblem& p, int64_t images, int64_t size) {
   const Dim half((size + 1) / 2);
   p.inputs[0].sizes = {Dim(images), p.inputs[0].sizes[1], Dim(size), Dim(size)};
   p.outputs[0].sizes = {Dim(images), p.outputs[0].sizes[1], half, half};
-  for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+  for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) {
+    *window = channels_last(*window);
+    window->offset = Dim(0);
+  }
 }
 
 // Layers of ResNet-50: the copy engine finds the windows, at strides, with few pixels and with many tiles.

@@ -12,17 +12,8 @@ namespace aicf {
 namespace {
 
 using cuda_testing::dense;
+using cuda_testing::channels_last;
 using cuda_testing::RandomWindows;
-
-CudaWindow channels_last(CudaWindow w) {
-  Shape order = w.sizes;
-  std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-  const std::vector<Dim> strides = row_major_strides(order);
-  w.strides[0] = strides[0];
-  w.strides[1] = strides.back();
-  for (size_t i = 2; i < w.sizes.size(); ++i) w.strides[i] = strides[i - 1];
-  return w;
-}
 
 struct Case {
   int64_t images = 4, channels = 64, maps = 64;

@@ -33,13 +33,13 @@ TileProgram gate(DType dtype, bool keeps) {
   return program;
 }
 
-struct Case {
+struct PairCase {
   TileProgram program;
   SymbolRanges ranges;
   CudaProblem problem;
 };
 
-void set_up(Case& c, DType dtype, const Dim& m, const Dim& n, const Dim& k, int arch, bool keeps = false) {
+void set_up(PairCase& c, DType dtype, const Dim& m, const Dim& n, const Dim& k, int arch, bool keeps = false) {
   c.program = gate(dtype, keeps);
   CudaWindow bias = dense(dtype, {m, n});
   bias.strides[0] = Dim(0);
@@ -52,7 +52,7 @@ void set_up(Case& c, DType dtype, const Dim& m, const Dim& n, const Dim& k, int 
 }
 
 // The two halves of the columns of one matrix.
-void halve(Case& c, const Dim& n) {
+void halve(PairCase& c, const Dim& n) {
   for (const size_t i : {1, 2}) c.problem.inputs[i].strides[0] = n * Dim(2);
   c.problem.inputs[2].offset = n;
 }
@@ -64,7 +64,7 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
     std::vector<std::string> sources;
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32})
       for (const int64_t n : {4096, 1000, 333}) {
-        Case c;
+        PairCase c;
         c.ranges["m"] = {1, 4096};
         const Dim m = n == 4096 ? Dim(2048) : Dim::symbol("m");
         set_up(c, dtype, m, Dim(n), Dim(n == 333 ? 70 : 256), arch, dtype == DType::bf16);
@@ -91,7 +91,7 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
 }
 
 TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
-  Case c;
+  PairCase c;
   set_up(c, DType::bf16, Dim(2048), Dim(4096), Dim(512), 80);
   for (const KernelVariant& variant : cuda_variants(row(), c.problem)) {
     c.problem.way = variant.way;
@@ -109,8 +109,8 @@ TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
 }
 
 TEST(MatmulPairCuda, TakesMatricesOfOneFormAndElementsAlone) {
-  const auto ways = [](const Case& c) { return cuda_variants(row(), c.problem).size(); };
-  Case c;
+  const auto ways = [](const PairCase& c) { return cuda_variants(row(), c.problem).size(); };
+  PairCase c;
   set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 80);
   EXPECT_GT(ways(c), 0u);
   c.problem.inputs[2].strides[0] = Dim(512);

@@ -12,13 +12,13 @@ namespace {
 using tile_testing::load;
 using tile_testing::store;
 
-struct Case {
+struct PlanCase {
   TileProgram program{{DType::f32}, {DType::f16}, {{TileType::f32}}, {}, {{load(0, 0), store(1, 0)}}};
   SymbolRanges ranges;
   CudaProblem problem;
 };
 
-void set_up(Case& c, const Dim& m, int64_t n, int64_t k, DType result = DType::f16) {
+void set_up(PlanCase& c, const Dim& m, int64_t n, int64_t k, DType result = DType::f16) {
   c.program.outputs = {result};
   c.problem.inputs = {{DType::f16, Dim(0), {m, Dim(k)}, {Dim(k), Dim(1)}},
                       {DType::f16, Dim(0), {Dim(k), Dim(n)}, {Dim(1), Dim(k)}}};
@@ -39,7 +39,7 @@ MatmulWay wgmma(MatmulSchedule schedule, int columns, int stages) {
 
 TEST(MatmulPlan, EpilogueWarpsGetHalves) {
   const MatmulWay asked = wgmma(MatmulSchedule::epilogue_warps, 192, 4);
-  Case halves, floats;
+  PlanCase halves, floats;
   set_up(halves, Dim(4096), 2304, 768);
   set_up(floats, Dim(4096), 2304, 768, DType::f32);
   EXPECT_EQ(resolve(asked, halves.problem).way, asked);
@@ -49,7 +49,7 @@ TEST(MatmulPlan, EpilogueWarpsGetHalves) {
 TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
   const MatmulWay asked = wgmma(MatmulSchedule::stationary_x, 192, 3);
   const MatmulWay with_epilogue_warps = wgmma(MatmulSchedule::epilogue_warps, 192, 3);
-  Case known, symbolic, deep;
+  PlanCase known, symbolic, deep;
   set_up(known, Dim(8192), 1536, 384);
   symbolic.ranges["m"] = {1, 8192};
   set_up(symbolic, Dim::symbol("m"), 1536, 384);
@@ -59,7 +59,7 @@ TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
   EXPECT_EQ(plan.row_blocks, 2);
   EXPECT_EQ(plan.wgmma.kept_steps, 6);
   EXPECT_EQ(plan.wgmma.x_rows, 0) << "no stage has any";
-  for (const Case* c : {&symbolic, &deep}) {
+  for (const PlanCase* c : {&symbolic, &deep}) {
     const MatmulPlan other = resolve(asked, c->problem);
     EXPECT_EQ(other.way, with_epilogue_warps);
     EXPECT_EQ(other.row_blocks, 0);
@@ -69,7 +69,7 @@ TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
 
 TEST(MatmulPlan, FewRowsAreKeptWholeOrLoadedAlone) {
   const MatmulWay way{.unit = MatmulUnit::wgmma, .block_n = 32, .stages = 8, .warpgroups = 1};
-  Case one, forty;
+  PlanCase one, forty;
   set_up(one, Dim(1), 2048, 2048);
   set_up(forty, Dim(40), 2048, 2048);
   const MatmulPlan kept = resolve(way, one.problem), loaded = resolve(way, forty.problem);
@@ -81,7 +81,7 @@ TEST(MatmulPlan, FewRowsAreKeptWholeOrLoadedAlone) {
 }
 
 TEST(MatmulPlan, WhatNoKernelIsLikeIsRefused) {
-  Case c;
+  PlanCase c;
   set_up(c, Dim(256), 256, 256);
   MatmulWay way = wgmma(MatmulSchedule::ping_pong, 128, 4);
   EXPECT_NO_THROW(resolve(way, c.problem));

@@ -43,13 +43,13 @@ TileProgram program(DType half, bool keeps) {
   return result;
 }
 
-struct Case {
+struct RowsCase {
   TileProgram program;
   SymbolRanges ranges;
   CudaProblem problem;
 };
 
-void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arch = 90) {
+void set_up(RowsCase& c, DType half, bool keeps, const Dim& m, const Dim& n, int arch = 90) {
   const auto window = [](DType dtype, const Dim& rows, const Dim& columns) {
     return CudaWindow{dtype, Dim(0), {rows, columns}, {columns, Dim(1)}};
   };
@@ -62,15 +62,15 @@ void set_up(Case& c, DType half, bool keeps, const Dim& m, const Dim& n, int arc
   c.problem.arch = arch;
 }
 
-const CudaKernel& row() { return *find_cuda_kernel("matmul_rows"); }
+const CudaKernel& rows_kernel() { return *find_cuda_kernel("matmul_rows"); }
 
 TEST(MatmulRowsCuda, Compiles) {
   std::vector<std::string> sources;
   for (const DType half : {DType::f16, DType::bf16}) {
-    Case c;
+    RowsCase c;
     c.ranges["m"] = {1, 4096};
     set_up(c, half, half == DType::f16, Dim::symbol("m"), Dim(half == DType::f16 ? 768 : 2048));
-    const CudaCode code = row().generate(c.problem);
+    const CudaCode code = rows_kernel().generate(c.problem);
     ASSERT_EQ(code.launches.size(), 1u);
     EXPECT_EQ(evaluate(code.launches[0].grid[0], {{"m", 300}}), 3 * code.launches[0].cluster);
     sources.push_back(code.source);
@@ -81,13 +81,13 @@ TEST(MatmulRowsCuda, Compiles) {
 
 TEST(MatmulRowsCuda, BlocksOfAClusterCoverARow) {
   for (const int64_t n : {64, 256, 320, 384, 768, 1024, 1536, 2048}) {
-    Case c;
+    RowsCase c;
     set_up(c, DType::bf16, true, Dim(512), Dim(n));
-    const auto variants = cuda_variants(row(), c.problem);
+    const auto variants = cuda_variants(rows_kernel(), c.problem);
     EXPECT_FALSE(variants.empty()) << n;
     for (const KernelVariant& variant : variants) {
       c.problem.way = variant.way;
-      const CudaLaunch launch = row().generate(c.problem).launches[0];
+      const CudaLaunch launch = rows_kernel().generate(c.problem).launches[0];
       EXPECT_LE(launch.shared_bytes, 227 * 1024) << to_string(variant.way);
       EXPECT_EQ(evaluate(launch.grid[0], {}), 4 * launch.cluster) << to_string(variant.way);
       EXPECT_EQ(n % launch.cluster, 0) << to_string(variant.way);
@@ -96,8 +96,8 @@ TEST(MatmulRowsCuda, BlocksOfAClusterCoverARow) {
 }
 
 TEST(MatmulRowsCuda, TakesNothingElse) {
-  const auto ways = [](const Case& c) { return cuda_variants(row(), c.problem).size(); };
-  Case c;
+  const auto ways = [](const RowsCase& c) { return cuda_variants(rows_kernel(), c.problem).size(); };
+  RowsCase c;
   for (const int64_t n : {100, 2112, 4096}) {
     set_up(c, DType::f16, false, Dim(512), Dim(n));
     EXPECT_EQ(ways(c), 0u) << n;
@@ -125,7 +125,7 @@ TEST(MatmulEpilogueWarpsCuda, CompilesAndNeedsHalves) {
     for (const DType result : {DType::f16, DType::f32}) {
       TileProgram stores{{DType::f32}, {result}, {{TileType::f32}}, {}, {}};
       stores.stages = {{load(0, 0), store(1, 0)}};
-      Case c;
+      RowsCase c;
       set_up(c, DType::f16, false, Dim(4096), Dim(2304));
       c.problem.inputs.pop_back();
       c.problem.outputs.pop_back();
@@ -156,7 +156,7 @@ TEST(MatmulEpilogueWarpsCuda, SevenWarpsStoreFunctionsOfShortProducts) {
   AICF_NEEDS_NVRTC();
   for (const MatmulWay& way : matmul_tiles(MatmulFamily::wgmma, 4)) {
     if (!has_epilogue_warps(way)) continue;
-    Case c;
+    RowsCase c;
     set_up(c, DType::f16, false, Dim(4096), Dim(2304));
     c.problem.inputs.pop_back();
     c.problem.outputs.pop_back();
@@ -182,7 +182,7 @@ TEST(MatmulSumsCuda, WholeTilesSumTheirRows) {
   program.stages = {{load(0, 0), op(TileOp::round_bf16, 1, 0), load(2, 1), op(TileOp::mul, 2, 1, 2),
                      op(TileOp::round_bf16, 3, 2), store(2, 2), sums}};
   check_tile_program(program);
-  Case c;
+  RowsCase c;
   set_up(c, DType::bf16, false, Dim(4096), Dim(2304));
   c.problem.program = &program;
   c.problem.outputs[1] = {DType::f32, Dim(0), {Dim(4096), Dim(2304)}, {Dim(0), Dim(1)}};

@@ -30,7 +30,7 @@ CudaWindow window(const Shape& sizes, const std::vector<Dim>& strides) {
   return {DType::f32, Dim(0), sizes, strides};
 }
 
-struct Case {
+struct WayCase {
   const char* what;
   bool reduces;
   CudaWindow x, y;
@@ -40,7 +40,7 @@ struct Case {
 TEST(TileWay, FollowsFromProgramAndWindows) {
   const Shape sizes{Dim(64), Dim(128)}, narrow{Dim(64), Dim(8)};
   const std::vector<Dim> rows{Dim(128), Dim(1)}, columns{Dim(1), Dim(64)};
-  const Case cases[] = {
+  const WayCase cases[] = {
       {"element by element", false, window(sizes, rows), window(sizes, rows), TileWay::flat},
       {"both run across", false, window(sizes, columns), window(sizes, columns), TileWay::flat},
       {"x runs across y", false, window(sizes, columns), window(sizes, rows), TileWay::transpose},
@@ -49,7 +49,7 @@ TEST(TileWay, FollowsFromProgramAndWindows) {
       {"rows in memory", true, window(sizes, rows), window(sizes, rows), TileWay::rows},
       {"rows across memory", true, window(sizes, columns), window(sizes, columns), TileWay::columns},
   };
-  for (const Case& c : cases) {
+  for (const WayCase& c : cases) {
     const TileProgram program = program_of(c.reduces);
     check_tile_program(program);
     CudaProblem problem;
