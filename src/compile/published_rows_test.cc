@@ -195,6 +195,8 @@ std::vector<Named> cuda_cases() {
       {"matmul_simt", matmul("f64", "f64", 300, 65), 300},
       {"conv_mma", conv("f16", 32, 64, 1), 288, Against::kTerms, true, 0, "conv_w_channels_last"},
       {"conv_mma", conv("bf16", 512, 64, 1), 4608, Against::kTerms, true, 0, "conv_w_channels_last"},
+      {"conv_grouped", conv("f16", 32, 48, 4), 72},
+      {"conv_grouped", conv("bf16", 36, 36, 3), 108},
       {"conv_simt", conv("f32", 6, 8, 2), 27},
       {"conv_depthwise", conv("f16", 16, 16, 16), 9},
       {"weight_gradient_wgmma", weight_gradient("bf16", 40, 72, 1), 4 * 9 * 8},
