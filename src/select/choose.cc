@@ -1,6 +1,7 @@
 #include "select/choose.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -198,10 +199,33 @@ ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region
   return key;
 }
 
+namespace {
+
+// Those of a row stay together. Of neighbouring rows of one priority that price their own ways, the row whose
+// choice is cheapest comes first.
+std::vector<Candidate> in_order_of_rows(const std::vector<const KernelRow*>& rows,
+                                        std::vector<std::vector<Candidate>> by_row) {
+  const auto is_priced = [&](size_t i) { return is_named(by_row[i].front().way); };
+  for (size_t first = 0, end = 0; first < rows.size(); first = end) {
+    for (end = first + 1; is_priced(first) && end < rows.size() && is_priced(end); ++end)
+      if (rows[end]->priority != rows[first]->priority) break;
+    std::stable_sort(by_row.begin() + static_cast<std::ptrdiff_t>(first),
+                     by_row.begin() + static_cast<std::ptrdiff_t>(end), [](const auto& a, const auto& b) {
+                       return a.front().estimate_us < b.front().estimate_us;
+                     });
+  }
+  std::vector<Candidate> candidates;
+  for (auto& own : by_row) std::move(own.begin(), own.end(), std::back_inserter(candidates));
+  return candidates;
+}
+
+}  // namespace
+
 std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector<const KernelRow*>& rows,
                                        const Target& target, const SymbolRanges& ranges) {
-  std::vector<Candidate> candidates;
+  std::vector<std::vector<Candidate>> by_row;
   for (const KernelRow* row : rows) {
+    std::vector<Candidate>& candidates = by_row.emplace_back();
     const std::string name(row->name);
     const CudaKernel* kernel = target.is_cuda() ? find_cuda_kernel(name) : nullptr;
     std::vector<KernelVariant> variants;
@@ -210,7 +234,7 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
       candidates.push_back({name, variant.way, variant.microseconds});
     if (variants.empty()) candidates.push_back({name, {}, estimate_microseconds(call, name, target, ranges)});
   }
-  return candidates;
+  return in_order_of_rows(rows, std::move(by_row));
 }
 
 Candidate library_candidate(const LibraryCall& library, const KernelCall& call, const Candidate& own,

@@ -187,6 +187,9 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
+// Rows that were written after the measurements.
+bool is_measured(const Candidate& candidate) { return candidate.kernel != "conv_grouped"; }
+
 std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -252,7 +255,9 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
-  if (candidates.empty() || !is_like_measured(key) || gains_in_company(key, candidates[0])) return false;
+  if (candidates.empty() || !is_measured(candidates[0]) || !is_like_measured(key) ||
+      gains_in_company(key, candidates[0]))
+    return false;
   const Candidate& first = candidates[0];
   const auto score = [&](const Candidate& c) {
     return std::log(c.estimate_us) + result_of(key, order_features(key, c, first));

@@ -32,9 +32,9 @@ class Orders {
     orders_[static_cast<size_t>(id)] = channels_last_order(graph_.shape(id).size());
   }
 
-  // Contractions and attention write rows of their last axis wherever they are told, and attention's
-  // gradients read them anywhere, so a transpose that keeps the last axis is free if the value is stored
-  // transposed and nobody else wants it in another way.
+  // Contractions and attention write rows of their last axis wherever they are told, gradients of weights any
+  // element, and attention's gradients read them anywhere, so a transpose that keeps the last axis is free if
+  // the value is stored transposed and nobody else wants it in another way.
   void follow_transposes() {
     std::vector<int> uses = graph_.use_counts();
     for (const Node& node : graph_.nodes())
@@ -46,8 +46,10 @@ class Orders {
       const Node* writer = graph_.producer(node.operands[0]);
       const Ints& perm = node.attrs.get_ints("perm");
       const bool keeps_rows = !perm.empty() && perm.back() == static_cast<int64_t>(perm.size()) - 1;
-      if (writer != nullptr && keeps_rows && writes_rows_anywhere(*writer, node.operands[0]))
-        orders_[static_cast<size_t>(node.operands[0])] = perm;
+      const bool is_written_so =
+          writer != nullptr && (writer->op == Op::conv_weight_gradient ||
+                                (keeps_rows && writes_rows_anywhere(*writer, node.operands[0])));
+      if (is_written_so) orders_[static_cast<size_t>(node.operands[0])] = perm;
     }
   }
   static bool writes_rows_anywhere(const Node& writer, ValueId result) {

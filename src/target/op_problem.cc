@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda_kernel.h"
 
 namespace aicf {
 namespace {
@@ -84,16 +85,25 @@ struct ParamAppender {
   }
 };
 
-// The row whose parameter list all rows of the family share; null if they differ, as with matmul, where the
-// selector decides on packing before it knows them.
-const Kernel* common_row(std::string_view family) {
-  const Kernel* first = nullptr;
-  for (const Kernel& row : kernel_table()) {
+// The row of a table whose parameter list all rows of the family share; null if there is none or they differ,
+// as with matmul, where the selector decides on packing before it knows them.
+template <class Row>
+const KernelRow* common_row(const std::vector<Row>& table, std::string_view family) {
+  const KernelRow* first = nullptr;
+  for (const Row& row : table) {
     if (row.family != family) continue;
     if (first != nullptr && (first->params != row.params || first->fparams != row.fparams)) return nullptr;
     if (first == nullptr) first = &row;
   }
   return first;
+}
+
+// Of the CPU's table, or of CUDA's for a family that the CPU does not have.
+const KernelRow* common_row(std::string_view family) {
+  const auto& rows = kernel_table();
+  const bool is_known =
+      std::any_of(rows.begin(), rows.end(), [&](const Kernel& row) { return row.family == family; });
+  return is_known ? common_row(rows, family) : common_row(cuda_kernel_table(), family);
 }
 
 }  // namespace
@@ -104,7 +114,7 @@ Problem problem_of(const Graph& graph, const Node& node) {
   for (ValueId id : node.operands)
     if (id != kNoValue) problem.inputs.push_back({graph.dtype(id), graph.shape(id)});
   for (ValueId id : node.results) problem.outputs.push_back({graph.dtype(id), graph.shape(id)});
-  if (const Kernel* row = common_row(problem.family))
+  if (const KernelRow* row = common_row(problem.family))
     fill_params(graph, node, *row, problem.params, problem.fparams);
   return problem;
 }

@@ -135,6 +135,46 @@ TEST(ConvCuda, DepthwiseTilesStayInRegisters) {
   for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ(cuda_testing::stack_bytes(images[i]), 0) << sources[i];
 }
 
+// Groups that share a block, whole and in part of a vector of channels, in both layouts.
+TEST(ConvCuda, GroupsOfFewChannelsCompile) {
+  RowTexts texts;
+  RandomWindows random(5);
+  const std::vector<ConvCase> cases = {
+      {.groups = 32, .channels = 8, .maps = 8, .bias = true, .stride = 1},
+      {.groups = 7, .channels = 4, .maps = 4},
+      {.groups = 9, .channels = 3, .maps = 5, .last = false},
+      {.groups = 4, .channels = 32, .maps = 32, .last = false, .stride = 1},
+      {.spatial = 1, .groups = 2, .channels = 24, .maps = 64, .dilation = 2}};
+  for (const ConvCase& c : cases)
+    for (DType dtype : {DType::f16, DType::bf16}) {
+      texts.add("conv_grouped", conv_problem(random, dtype, c), random.ranges());
+    }
+  AICF_NEEDS_NVRTC();
+  texts.compile([](const std::vector<std::string>& sources, const char* target) {
+    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
+  });
+}
+
+TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
+  RandomWindows random(5);
+  const auto first = [&](const ConvCase& c) {
+    const CudaProblem p = conv_problem(random, DType::bf16, c);
+    Problem problem;
+    problem.family = "conv";
+    for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+    problem.outputs = {{p.outputs[0].dtype, p.outputs[0].sizes}};
+    problem.params = p.params;
+    return cuda_candidates(problem, 90).front()->name;
+  };
+  EXPECT_EQ(first({.groups = 4}), "conv_grouped");
+  EXPECT_EQ(first({.groups = 4, .channels = 3, .maps = 5}), "conv_grouped");
+  EXPECT_EQ(first({.groups = 4, .channels = 1, .maps = 1}), "conv_depthwise");
+  EXPECT_EQ(first({}), "conv_mma");
+  EXPECT_EQ(first({.groups = 2, .channels = 128}), "conv_mma");                            // of many channels
+  EXPECT_EQ(first({.spatial = 3, .groups = 4}), "conv_mma");                               // of volumes
+  EXPECT_EQ(first({.groups = 4, .kernel = 3, .stride = 1, .dilation = 200}), "conv_mma");  // no box has room
+}
+
 CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {
   problem.arch = 90;
   problem.ranges = &random.ranges();

@@ -82,48 +82,59 @@ struct WeightGradientResult {
   I parts;
 };
 
-// Adds the parts: kSlices ranges of them in order, and then these. Blocks of 256 threads have 32 maps and 8 /
-// kSlices neighbours along (channel, tap). Grid: x: tiles along (channel, tap), y: tiles of maps.
-template <int kSlices, class O>
+// Adds the parts: kSlices ranges of them in order, and then these. Blocks of 256 threads have 32 maps and kRounds * 8 /
+// kSlices neighbours along (channel, tap), a warp every 8 / kSlices-th of them. Grid: x: tiles along (channel, tap), y:
+// tiles of maps.
+template <int kSlices, int kRounds, class O>
 __device__ __forceinline__ void sum_weight_gradient(const O& o, const float* parts) {
   using I = typename O::Index;
-  constexpr int kMaps = 32, kPlaces = 8 / kSlices, kAhead = 8;
-  __shared__ float sums[8][kMaps + 1];
+  constexpr int kMaps = 32, kWarps = 8, kStep = kWarps / kSlices, kPlaces = kStep * kRounds;
+  constexpr int kAhead = kRounds >= 8 ? 1 : 8 / kRounds;  // parts of each place that are under way
+  __shared__ float sums[kRounds][kWarps][kMaps + 1];
   const I taps = o.kernel[0] * o.kernel[1] * o.kernel[2], places = o.channels * taps;
   const int warp = int(threadIdx.x) / kMaps, lane = int(threadIdx.x) % kMaps;
-  const I first_place = I(blockIdx.x) * kPlaces, first_map = I(blockIdx.y) * kMaps;
-  const I place = first_place + warp / kSlices, map = first_map + lane;
-  float sum = 0.0f;
-  if (place < places && map < o.maps) {
+  const I first_place = I(blockIdx.x) * kPlaces, first_map = I(blockIdx.y) * kMaps, map = first_map + lane;
+  const I group = divide(map, o.product_maps), column = map - group * o.product_maps;
+  const float* from[kRounds];
+  float sum[kRounds];
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) {
+    const I place = min(I(first_place + r * kStep + warp / kSlices), I(places - 1));
     const I channel = divide(place, taps), tap = place - channel * taps;
-    const I group = divide(map, o.product_maps), column = map - group * o.product_maps;
-    const float* from =
-        parts + group * o.group +
-        (tap * o.product_channels + divide(column, o.group_maps) * o.channels + channel) * o.row + column;
-    const I slice = (o.parts + kSlices - 1) / kSlices, begin = I(warp % kSlices) * slice,
-            end = min(o.parts, I(begin + slice));
-    for (I part = begin; part < end; part += kAhead) {
-      float ahead[kAhead];
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) ahead[i] = part + i < end ? from[int64_t(part + i) * o.part] : 0.0f;
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) sum += ahead[i];
-    }
+    from[r] = parts + group * o.group +
+              (tap * o.product_channels + divide(column, o.group_maps) * o.channels + channel) * o.row + column;
+    sum[r] = 0.0f;
   }
-  sums[warp][lane] = sum;
-  __syncthreads();
-  if (threadIdx.x >= kMaps * kPlaces) return;
-  const int at = int(threadIdx.x) % kPlaces, to_map = int(threadIdx.x) / kPlaces;
-  float total = sums[at * kSlices][to_map];
+  const I slice = (o.parts + kSlices - 1) / kSlices, begin = I(warp % kSlices) * slice,
+          end = map < o.maps ? min(o.parts, I(begin + slice)) : I(0);
+  for (I part = begin; part < end; part += kAhead) {
+    float ahead[kRounds][kAhead];
 #pragma unroll
-  for (int i = 1; i < kSlices; ++i) total += sums[at * kSlices + i][to_map];
-  const I to = first_place + at, m = first_map + to_map;
-  if (to >= places || m >= o.maps) return;
-  const I channel = divide(to, taps), tap = to - channel * taps;
-  const I rows = divide(tap, o.kernel[2]), planes = divide(rows, o.kernel[1]);
-  o.out[m * o.out_map + channel * o.out_channel + planes * o.out_tap[0] +
-        (rows - planes * o.kernel[1]) * o.out_tap[1] + (tap - rows * o.kernel[2]) * o.out_tap[2]] =
-      Element<typename O::Stored>::store(total);
+    for (int r = 0; r < kRounds; ++r)
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        ahead[r][i] = part + i < end ? from[r][int64_t(part + i) * o.part] : 0.0f;
+#pragma unroll
+    for (int r = 0; r < kRounds; ++r)
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) sum[r] += ahead[r][i];
+  }
+#pragma unroll
+  for (int r = 0; r < kRounds; ++r) sums[r][warp][lane] = sum[r];
+  __syncthreads();
+  for (int i = int(threadIdx.x); i < kMaps * kPlaces; i += 256) {
+    const int at = i % kPlaces, to_map = i / kPlaces;
+    float total = sums[at / kStep][at % kStep * kSlices][to_map];
+#pragma unroll
+    for (int s = 1; s < kSlices; ++s) total += sums[at / kStep][at % kStep * kSlices + s][to_map];
+    const I to = first_place + at, m = first_map + to_map;
+    if (to >= places || m >= o.maps) continue;
+    const I channel = divide(to, taps), tap = to - channel * taps;
+    const I rows = divide(tap, o.kernel[2]), planes = divide(rows, o.kernel[1]);
+    o.out[m * o.out_map + channel * o.out_channel + planes * o.out_tap[0] +
+          (rows - planes * o.kernel[1]) * o.out_tap[1] + (tap - rows * o.kernel[2]) * o.out_tap[2]] =
+        Element<typename O::Stored>::store(total);
+  }
 }
 
 }  // namespace aicf

@@ -77,6 +77,27 @@ TEST(WeightGradientCuda, Compiles) {
     EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
+// Groups that share a block, slices of one group, channels that are no vectors.
+TEST(WeightGradientCuda, BoxesCompile) {
+  const std::vector<Case> cases = {
+      {.images = 32, .channels = 256, .maps = 256, .size = {28, 28}, .groups = 32},
+      {.channels = 28, .maps = 28, .size = {15, 9}, .stride = 2, .groups = 7},
+      {.channels = 27, .maps = 45, .size = {12, 11}, .groups = 9, .last = false},
+      {.channels = 136, .maps = 96, .size = {9, 11}, .pad = 2, .dilation = 2},
+      odd_cases()[0]};
+  std::vector<std::string> texts;
+  for (const Case& c : cases) {
+    const CudaProblem p = problem_of(texts.size() % 2 == 0 ? DType::f16 : DType::bf16, c);
+    const CudaCode code = code_of("weight_gradient_mma", p);
+    EXPECT_EQ(code, code_of("weight_gradient_mma", p));
+    EXPECT_LE(code.launches[0].shared_bytes, 227 * 1024);
+    texts.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const char* target : {"sm_80", "sm_90a"})
+    for (const std::string& image : compile_cuda(texts, target)) EXPECT_FALSE(image.empty());
+}
+
 TEST(WeightGradientCuda, CompilesWithSymbolicImages) {
   RandomWindows random(3);
   CudaProblem p = problem_of(DType::bf16, {});
@@ -170,6 +191,23 @@ TEST(WeightGradientCuda, PartsFillTheMachine) {
   EXPECT_GE(blocks("weight_gradient_depthwise", {.images = 32, .size = {56, 56}, .groups = 64}), 100);
 }
 
+TEST(WeightGradientCuda, EveryBoxOfAVariantIsItsOwn) {
+  CudaProblem p = problem_of(DType::bf16, {.images = 32, .channels = 136, .maps = 96, .size = {56, 56}});
+  const std::string chosen = code_of("weight_gradient_mma", p).source;
+  std::vector<std::string> texts;
+  for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("weight_gradient_mma"), p)) {
+    EXPECT_GT(variant.microseconds, 0);
+    p.way = variant.way;
+    texts.push_back(code_of("weight_gradient_mma", p).source);
+  }
+  ASSERT_GT(texts.size(), 1u);
+  EXPECT_EQ(texts.front(), chosen);
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+  p.way = WeightGradientWay{};
+  EXPECT_THROW(code_of("weight_gradient_mma", p), InternalError);
+}
+
 TEST(WeightGradientCuda, EveryRowServesItsProblems) {
   const auto names = [](DType dtype, int64_t channels, int64_t groups, int arch) {
     Problem problem;
@@ -177,13 +215,16 @@ TEST(WeightGradientCuda, EveryRowServesItsProblems) {
     problem.inputs = {{dtype, {Dim::symbol("n"), Dim(channels), Dim(9), Dim(9)}},
                       {dtype, {Dim::symbol("n"), Dim(16), Dim(9), Dim(9)}}};
     problem.outputs = {{dtype, {Dim(16), Dim(channels / groups), Dim(3), Dim(3)}}};
+    problem.params = {Dim(2), Dim(groups), Dim(0)};
+    for (int64_t number : {1, 1, 1, 1}) problem.params.insert(problem.params.end(), 2, Dim(number));
     std::vector<std::string_view> found;
     for (const CudaKernel* row : cuda_candidates(problem, arch)) found.push_back(row->name);
     return found;
   };
   using Names = std::vector<std::string_view>;
-  EXPECT_EQ(names(DType::f16, 8, 1, 90), Names{"weight_gradient_wgmma"});
-  EXPECT_EQ(names(DType::f16, 8, 1, 80), Names{});
+  EXPECT_EQ(names(DType::f16, 8, 1, 90), (Names{"weight_gradient_wgmma", "weight_gradient_mma"}));
+  EXPECT_EQ(names(DType::bf16, 32, 4, 80), Names{"weight_gradient_mma"});
+  EXPECT_EQ(names(DType::f16, 1000, 1, 80), Names{"weight_gradient_mma"});
   EXPECT_EQ(names(DType::f32, 8, 1, 90), Names{});
   EXPECT_EQ(names(DType::bf16, 16, 16, 90), (Names{"weight_gradient_depthwise", "weight_gradient_wgmma"}));
   EXPECT_EQ(names(DType::f32, 16, 16, 80), Names{"weight_gradient_depthwise"});

@@ -1,5 +1,7 @@
 #include "kernels/conv/cuda/weight_gradient_problem.h"
 
+#include "base/rounding.h"
+#include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
 
 namespace aicf {
@@ -31,7 +33,13 @@ void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const W
   const CudaWindow& out = problem.outputs[0];
   // Few parts are added by one warp each: there is enough to do side by side.
   constexpr int64_t kManyParts = 16;
-  const int64_t slices = parts.count >= kManyParts ? kWarpsOfSum : 1, places = w.channels * w.taps;
+  const int64_t slices = parts.count >= kManyParts ? kWarpsOfSum : 1, step = kWarpsOfSum / slices,
+                places = w.channels * w.taps, maps = ceil_div(known_size(out.sizes[0]), kMapsOfSum);
+  // Where results fill the machine, a block has several rounds of them.
+  constexpr int64_t kMostRounds = 8;
+  int64_t rounds = 1;
+  while (rounds < kMostRounds && ceil_div(places, step * rounds * 2) * maps >= 2 * kMachineBlocks)
+    rounds *= 2;
   std::vector<Dim> kernel{Dim(1), Dim(1), Dim(1)}, strides(3, Dim(0));
   const size_t missing = kernel.size() - w.kernel.size();
   for (size_t i = 0; i < w.kernel.size(); ++i) {
@@ -47,11 +55,12 @@ void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const W
       braced(strides, params) + number(Dim(parts.group_maps)) + number(Dim(parts.maps)) +
       number(Dim(parts.channels)) + number(Dim(parts.row)) + number(Dim(parts.group)) +
       number(Dim(parts.part)) + number(Dim(parts.count)) + "};\n  aicf::sum_weight_gradient<" +
-      std::to_string(slices) + ">(o, reinterpret_cast<const float*>(static_cast<const char*>(workspace) + " +
-      params.expr(offset) + "));\n";
+      std::to_string(slices) + ", " + std::to_string(rounds) +
+      ">(o, reinterpret_cast<const float*>(static_cast<const char*>(workspace) + " + params.expr(offset) +
+      "));\n";
   CudaLaunch launch =
-      flat_launch("sum_weight_gradient", ceildiv(Dim(places), Dim(kWarpsOfSum / slices)), kSumBlock, params);
-  launch.grid[1] = ceildiv(out.sizes[0], Dim(kMapsOfSum));
+      flat_launch("sum_weight_gradient", Dim(ceil_div(places, step * rounds)), kSumBlock, params);
+  launch.grid[1] = Dim(maps);
   add_kernel(code, problem, std::move(launch), body);
 }
 

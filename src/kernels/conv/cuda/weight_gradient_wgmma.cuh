@@ -1,8 +1,9 @@
 // Gradient of a convolution's weights as a product on wgmma (sm_90a): rows are (tap, channel of x), columns
 // maps of dy, and K runs over the positions of dy in all images. Where channels or maps are neighbours in
 // memory a tile's rows in shared memory run along them, as wgmma takes halves; where the positions are, along
-// K. x is read where each tap finds it, zeros outside. All threads copy and multiply, as in conv_wgmma.cuh. A
-// part of K is the sum of its products of 16 steps each in ascending order.
+// K. x is read where each tap finds it, zeros outside: neighbouring taps find nearly the same, so that what one
+// of them reads stays in the L1 cache for the others. All threads copy and multiply, as in conv_wgmma.cuh. A part
+// of K is the sum of its products of 16 steps each in ascending order.
 #pragma once
 
 #include "conv/cuda/conv_gather.cuh"
@@ -28,6 +29,19 @@ struct WeightGradientOperands {
   __device__ __forceinline__ I rows() const {
     return axis[0].kernel * axis[1].kernel * axis[2].kernel * channels;
   }
+};
+
+// Copies 16 bytes, or zeros, through the L1 cache.
+__device__ __forceinline__ void copy_through_cache(uint32_t to, const void* from, bool copied) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(copied ? 16 : 0) : "memory");
+}
+
+// Where the windows of one position of dy begin in x, without padding; a position that is none has `at` of kNowhere.
+constexpr int kNowhere = -(1 << 30);
+template <class I>
+struct alignas(16) WindowStart {
+  I offset;
+  int at[3];
 };
 
 // How a tile of x lies in memory.
@@ -98,36 +112,61 @@ struct WeightGradientWgmma {
     }
   }
 
+  // Rows of a tile are all taps of 64 channels, then those of the next, where channels are so many.
+  template <class O, class I>
+  static __device__ __forceinline__ I row_at(const O& o, I number) {
+    if (o.channels % 64 != 0) return number;
+    const I taps = o.axis[0].kernel * o.axis[1].kernel * o.axis[2].kernel, block = number / 64,
+            channels = divide(block, taps);
+    return (block - channels * taps) * o.channels + channels * 64 + number % 64;
+  }
+
   // Eight channels of a tap, the same in every step.
   template <class O, class I>
   struct Windows {
     using At = Place<BM, false>;
-    I shift[3], channel;
+    I offset;  // of the tap and the channels
+    int shift[3];
     bool exists;
 
     __device__ __forceinline__ Windows(const O& o, I first_row) {
       const I row = first_row + At::chunk() * 8;
       exists = row < o.rows();
-      const Tap<I> tap = tap_at(o, exists ? row : I(0));
-      channel = tap.channel;
+      const Tap<I> tap = tap_at(o, exists ? row_at(o, row) : I(0));
+      offset = tap.channel;
 #pragma unroll
-      for (int a = 0; a < 3; ++a) shift[a] = tap.at[a] * o.axis[a].dilation - o.axis[a].low;
+      for (int a = 0; a < 3; ++a) {
+        shift[a] = int(tap.at[a] * o.axis[a].dilation - o.axis[a].low);
+        offset += shift[a] * o.axis[a].in_stride;
+      }
     }
-    __device__ __forceinline__ void load(const O& o, const T* x, uint32_t to, I k, I k_end) const {
-      using U = typename UnsignedOf<I>::type;
-#pragma unroll
-      for (int i = 0; i < At::kCount; ++i) {
-        const I at = k + At::row(i);
-        bool copied = exists && at < k_end;
-        const Pixel<I> pixel = pixel_at(o, copied ? at : I(0));
-        I offset = pixel.image * o.x_batch + channel;
+    // Finds the windows of a step.
+    static __device__ __forceinline__ void find(const O& o, I k, I k_end, WindowStart<I> (&starts)[kHalfDepth]) {
+      if (threadIdx.x >= kHalfDepth) return;
+      const I at = k + I(threadIdx.x);
+      WindowStart<I> start = {0, {kNowhere, kNowhere, kNowhere}};
+      if (at < k_end) {
+        const Pixel<I> pixel = pixel_at(o, at);
+        start.offset = pixel.image * o.x_batch;
 #pragma unroll
         for (int a = 0; a < 3; ++a) {
-          const I position = pixel.at[a] * o.axis[a].stride + shift[a];
-          copied = copied && U(position) < U(o.axis[a].in);
-          offset += position * o.axis[a].in_stride;
+          start.at[a] = int(pixel.at[a] * o.axis[a].stride);
+          start.offset += start.at[a] * o.axis[a].in_stride;
         }
-        copy_async(to + At::offset(i), copied ? x + offset : x, copied ? 16 : 0);
+      }
+      starts[threadIdx.x] = start;
+    }
+    __device__ __forceinline__ void load(const O& o, const T* x, uint32_t to,
+                                         const WindowStart<I> (&starts)[kHalfDepth]) const {
+#pragma unroll
+      for (int i = 0; i < At::kCount; ++i) {
+        const WindowStart<I> start = starts[At::row(i)];
+        bool copied = exists;
+#pragma unroll
+        for (int a = 0; a < 3; ++a)
+          if (a == 2 || o.axis[a].in > 1 || o.axis[a].kernel > 1)
+            copied = copied && uint32_t(start.at[a] + shift[a]) < uint32_t(o.axis[a].in);
+        copy_through_cache(to + At::offset(i), copied ? x + (start.offset + offset) : x, copied);
       }
     }
   };
@@ -140,6 +179,8 @@ struct WeightGradientWgmma {
                              typename O::Index part_distance) {
     using I = typename O::Index;
     extern __shared__ __align__(1024) char shared[];
+    constexpr bool kFinds = kX == WeightGradientX::kWindows;
+    __shared__ WindowStart<I> starts[kFinds ? 2 : 1][kHalfDepth];  // of the windows of the next two steps
     const I tile = divide(I(blockIdx.x), parts), part = I(blockIdx.x) - tile * parts, group = I(blockIdx.y);
     const I row_tiles = tiles_of<I>(o.rows(), BM), column_tile = divide(tile, row_tiles);
     const I row = (tile - column_tile * row_tiles) * BM, column = column_tile * BN;
@@ -155,7 +196,7 @@ struct WeightGradientWgmma {
         const uint32_t stage = memory + step % kStages * kStageBytes;
         const I k = k_first + I(step) * kHalfDepth;
         if constexpr (kX == WeightGradientX::kWindows)
-          windows.load(o, x, stage, k, k_end);
+          windows.load(o, x, stage, starts[step % 2]);
         else if constexpr (kX == WeightGradientX::kPositions)
           load_across<BM>(stage, x + row, o.x_k, I(o.rows() - row), k, k_end);
         else
@@ -174,8 +215,16 @@ struct WeightGradientWgmma {
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
       for (int j = 0; j < BN / 2; ++j) acc[i][j] = 0.0f;
+    const auto find = [&](int step) {
+      if constexpr (kFinds) Windows<O, I>::find(o, I(k_first + I(step) * kHalfDepth), k_end, starts[step % 2]);
+    };
 #pragma unroll
-    for (int step = 0; step < kAhead; ++step) load(step);
+    for (int step = 0; step < kAhead; ++step) {
+      find(step);
+      if constexpr (kFinds) __syncthreads();
+      load(step);
+    }
+    find(kAhead);
     for (int step = 0; step < steps; ++step) {
       wait_for_copies<kAhead - 1>();
       wgmma_wait<kRunning>();  // of every warpgroup, the products that read the stage which the load below
@@ -194,6 +243,7 @@ struct WeightGradientWgmma {
                         b + k * wgmma_k_step<kYAlongK>);
       wgmma_commit();
       load(step + kAhead);
+      find(step + kAhead + 1);
     }
     wgmma_wait<0>();
     wait_for_copies<0>();
@@ -205,8 +255,9 @@ struct WeightGradientWgmma {
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const I r = result_row + i * 64 + half * 8;
-        if (r >= o.rows()) continue;
+        const I number = result_row + i * 64 + half * 8;
+        if (number >= o.rows()) continue;
+        const I r = row_at(o, number);
 #pragma unroll
         for (int j = 0; j < BN / 8; ++j)
           if (result_column + j * 8 < row_distance)
