@@ -36,6 +36,10 @@ bool may_hold_half_composites(const Graph& graph, const PassContext& context) {
 
 bool runs_on_gpu(const Graph&, const PassContext& context) { return context.target.is_cuda(); }
 
+bool sums_on_gpu(const Graph& graph, const PassContext& context) {
+  return context.target.is_cuda() && has_op<Op::reduce_sum>(graph, context);
+}
+
 bool trains_on_gpu(const Graph&, const PassContext& context) {
   return context.target.is_cuda() && context.gradients;
 }
@@ -74,6 +78,11 @@ const std::vector<PassInfo>& pass_table() {
       {"decompose_conv_transpose", decompose_conv_transpose, false, 1, has_op<Op::conv_transpose>},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
       {"keep_reduced_axes", keep_reduced_axes, true, 0},
+      // Axes that reductions keep stand in their places.
+      {"unroll_window_sums", unroll_window_sums, false, 2, sums_on_gpu},
+      // Gathers and scatters of derivatives and decompositions share their indices by now; what it counts
+      // folds below.
+      {"match_one_hot", match_one_hot, false, 1, has_op<Op::scatter_elements>},
       // Decompositions of neighbours share work (the same mean, the same cast) and leave foldable scalars.
       {"fold_constants", fold_constants, false, 1},
       {"simplify", simplify, false, 1},

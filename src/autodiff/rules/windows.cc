@@ -245,12 +245,69 @@ ValueId scattered_maxima(const Vjp& v, ValueId inside, ValueId none) {
   return e.reshape(sums, shape);
 }
 
+// Whether each position lies in one window, which has few.
+bool are_tiles(const Coverings& axes, const Shape& pooled) {
+  constexpr int64_t kMost = 9;
+  int64_t taps = 1;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Covering& axis = axes[i];
+    taps *= axis.stride;
+    if (axis.reach != axis.stride - 1 || axis.dilation != 1 || axis.pad != 0 || !axis.size.constant() ||
+        !(axis.size == pooled[2 + i] * Dim(axis.stride)))
+      return false;
+  }
+  return taps <= kMost;
+}
+
+// Every position finds the maximum of its window again, as max_pool_indices does: a NaN stays, of equals the
+// first. One region reads x and dy, and indices are not stored.
+ValueId maxima_of_tiles(const Vjp& v, const Coverings& axes) {
+  Emitter& e = v.e;
+  const Shape shape = e.shape(v.x());
+  Shape full = {shape[0], shape[1]}, apart = full, places(2, Dim(1));
+  int64_t taps = 1;
+  for (const Covering& axis : axes) {
+    full.insert(full.end(), {axis.groups, Dim(axis.stride)});
+    apart.insert(apart.end(), {axis.groups, Dim(1)});
+    places.insert(places.end(), {Dim(1), Dim(axis.stride)});
+    taps *= axis.stride;
+  }
+  const auto everywhere = [&](ValueId x) { return e.op(Op::broadcast_to, {x}, {{"shape", full}}); };
+  const auto both = [&](ValueId a, ValueId b) { return e.op(Op::bit_and, {a, b}); };
+  const ValueId windows = e.reshape(v.x(), full);
+  ValueId best = kNoValue, chosen = e.scalar_int(DType::i32, 0);
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    Shape starts(full.size(), Dim(0)), limits = full;
+    for (size_t i = axes.size(), rest = static_cast<size_t>(tap); i-- > 0;) {
+      const auto stride = static_cast<size_t>(axes[i].stride), at = rest % stride;
+      starts[3 + 2 * i] = Dim(static_cast<int64_t>(at));
+      limits[3 + 2 * i] = Dim(static_cast<int64_t>(at + 1));
+      rest /= stride;
+    }
+    const ValueId value = everywhere(cut(e, windows, starts, limits));
+    if (best == kNoValue) {
+      best = value;
+      continue;
+    }
+    const ValueId larger = e.op(Op::gt, {value, best}), is_nan = e.op(Op::ne, {value, value});
+    const ValueId wins = both(e.op(Op::eq, {best, best}), e.op(Op::bit_or, {larger, is_nan}));
+    best = e.select(wins, value, best);
+    chosen = e.select(wins, e.scalar_int(DType::i32, tap), chosen);
+  }
+  const ValueId own = e.reshape(
+      e.op(Op::iota, {}, {{"shape", Shape{Dim(taps)}}, {"axis", int64_t{0}}, {"dtype", DType::i32}}), places);
+  const ValueId dy = everywhere(e.reshape(v.dy(), apart));
+  return e.reshape(e.select(e.op(Op::eq, {chosen, own}), dy, v.number(dy, 0)), shape);
+}
+
 }  // namespace
 
 // Each position asks the windows over it whether they chose it.
 Values vjp_max_pool(const Vjp& v) {
   Emitter& e = v.e;
   const Shape shape = e.shape(v.x());
+  const Coverings axes = coverings(windows_of(v.attrs()), v.attrs().get_ints("kernel"), shape);
+  if (are_tiles(axes, e.shape(v.y()))) return {maxima_of_tiles(v, axes)};
   const ValueId indices = e.op(Op::max_pool_indices, {v.x()}, v.attrs());
   const Dim plane = element_count(Shape(shape.begin() + 2, shape.end()));
   Shape first(shape.size(), Dim(1));
@@ -261,7 +318,6 @@ Values vjp_max_pool(const Vjp& v) {
                 first);
   const ValueId inside = e.sub(indices, e.mul(number, e.size(plane, DType::i64)));
   const ValueId none = e.op(Op::lt, {indices, e.scalar_int(DType::i64, 0)});
-  const Coverings axes = coverings(windows_of(v.attrs()), v.attrs().get_ints("kernel"), shape);
   if (!are_few(axes)) return {scattered_maxima(v, inside, none)};
   const ValueId chosen = e.select(none, e.scalar_int(DType::i64, -1), inside);
   ValueId position = kNoValue;

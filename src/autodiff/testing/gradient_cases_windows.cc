@@ -225,6 +225,8 @@ void add_pools(Cases& cases) {
     const std::string name(op_info(op).name);
     cases.push_back({name, op, {x({2, 3, 7, 9})}, pool({2, 3}, {2, 3}, {0, 0, 0, 0}, {1, 1}, false), sizes});
     cases.push_back(
+        {name + "_tiles", op, {x({2, 3, 6, 9})}, pool({2, 3}, {2, 3}, {0, 0, 0, 0}, {1, 1}, false)});
+    cases.push_back(
         {name + "_overlap", op, {x({2, 3, 7, 9})}, pool({3, 3}, {2, 1}, {1, 1, 1, 1}, {1, 1}, false), sizes});
     cases.push_back(
         {name + "_ceil", op, {x({2, 2, 7, 9})}, pool({3, 2}, {3, 2}, {1, 0, 1, 0}, {1, 1}, true), sizes});

@@ -102,11 +102,18 @@ CudaCode generate_gather_nd(const CudaProblem& problem) {
 CudaCode generate_gather_elements(const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &out = problem.outputs[0];
   const size_t axis = cuda_axis(problem, x);
+  // Behind the last axis that indices run along, whole rows move.
+  size_t rows = axis + 1;
+  for (size_t i = rows; i < x.sizes.size(); ++i)
+    if (!(indices.strides[i] == Dim(0)) && !(indices.sizes[i] == Dim(1))) rows = i + 1;
   GatherProblem g;
   for (size_t i = 0; i < x.sizes.size(); ++i) {
     const bool repeats = x.sizes[i] == Dim(1);  // an axis of one position serves every index
-    g.lines.add_axis(indices.sizes[i],
-                     {i == axis || repeats ? Dim(0) : x.strides[i], indices.strides[i], out.strides[i]});
+    const Dim x_stride = i == axis || repeats ? Dim(0) : x.strides[i];
+    if (i < rows)
+      g.lines.add_axis(indices.sizes[i], {x_stride, indices.strides[i], out.strides[i]});
+    else
+      g.block.add_axis(indices.sizes[i], {x_stride, out.strides[i]});
   }
   g.bounds = {x.sizes[axis]};
   g.steps = {x.strides[axis]};

@@ -117,22 +117,60 @@ TEST(IndexingCuda, WideUnitsMoveRows) {
   EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
 }
 
+TEST(IndexingCuda, AnIndexThatRepeatsAlongRowsMovesThemInWideUnits) {
+  CudaProblem p;
+  p.inputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(128), Dim(1)}},
+              {DType::i64, Dim(0), {Dim(64), Dim(128)}, {Dim(1), Dim(0)}}};
+  p.outputs = {{DType::bf16, Dim(0), {Dim(64), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.params = {Dim(0)};
+  RowTexts texts;
+  EXPECT_NE(texts.add("gather_elements", p, {}).source.find("Bits<16>"), std::string::npos);
+  p.inputs[1].strides = {Dim(128), Dim(1)};
+  EXPECT_EQ(texts.add("gather_elements", p, {}).source.find("Bits<16>"), std::string::npos);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 // Rows of 128 that are added by a list of row numbers, spread over the row as torch's index_add does.
 TEST(IndexingCuda, AnIndexThatRepeatsAlongAnAxisIsSortedOnce) {
   CudaProblem p;
-  p.inputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(0), Dim(0)}},
-              {DType::i64, Dim(0), {Dim(50000), Dim(128)}, {Dim(1), Dim(0)}},
-              {DType::bf16, Dim(0), {Dim(50000), Dim(128)}, {Dim(128), Dim(1)}}};
-  p.outputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.inputs = {{DType::bf16, Dim(0), {Dim(20000), Dim(128)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(160000), Dim(128)}, {Dim(1), Dim(0)}},
+              {DType::bf16, Dim(0), {Dim(160000), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.outputs = {{DType::bf16, Dim(0), {Dim(20000), Dim(128)}, {Dim(128), Dim(1)}}};
   p.params = {Dim(0), Dim(1)};
   RowTexts texts;
   const CudaCode rows = texts.add("scatter_elements", p, {});
   EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, kHasLong, false, 8>"), std::string::npos);
-  p.inputs[1].strides = {Dim(128), Dim(1)};
-  const CudaCode elements = texts.add("scatter_elements", p, {});
-  EXPECT_NE(elements.source.find("apply_updates<1, aicf::kFromOne, kHasLong, true, 1>"), std::string::npos);
-  EXPECT_LT(rows.workspace_bytes.require_constant("bytes") * 20,
-            elements.workspace_bytes.require_constant("bytes"));
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// Every column has indices of its own. Its updates move once, in words that hold the update and its target.
+TEST(IndexingCuda, LinesWithIndicesOfTheirOwnGoByBuckets) {
+  CudaProblem p;
+  p.inputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(50000), Dim(128)}, {Dim(128), Dim(1)}},
+              {DType::bf16, Dim(0), {Dim(50000), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.outputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(128), Dim(1)}}};
+  p.params = {Dim(0), Dim(1)};
+  RowTexts texts;
+  const CudaCode across = texts.add("scatter_elements", p, {});
+  ASSERT_EQ(across.launches.size(), 4u);
+  EXPECT_EQ(across.launches.back().function, "combine_buckets");
+  EXPECT_NE(across.source.find("place_updates<16, 256, 5, true, T>"), std::string::npos);
+  EXPECT_LT(across.workspace_bytes.require_constant("bytes"), 128 * 50000 * 5);
+  // Lines that lie one behind the other; more targets than a block counts for so many lines.
+  p.inputs = {{DType::f64, Dim(0), {Dim(128), Dim(100000)}, {Dim(100000), Dim(1)}},
+              {DType::i64, Dim(0), {Dim(128), Dim(50000)}, {Dim(50000), Dim(1)}},
+              {DType::f64, Dim(0), {Dim(128), Dim(50000)}, {Dim(50000), Dim(1)}}};
+  p.outputs = {p.inputs[0]};
+  p.params = {Dim(1), Dim(1)};
+  const CudaCode along = texts.add("scatter_elements", p, {});
+  EXPECT_NE(along.source.find("place_updates<8, 512, 8, false, T>"), std::string::npos);
+  // A block would put all updates of a line into few runs, one warp each.
+  p.inputs[0].sizes[1] = p.outputs[0].sizes[1] = Dim(300);
+  EXPECT_NE(texts.add("scatter_elements", p, {}).launches.back().function, "combine_buckets");
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
@@ -157,18 +195,20 @@ TEST(IndexingCuda, FewUpdatesOfManyRowsFollowACopy) {
 
 TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
   CudaProblem p;
-  p.inputs = {{DType::f32, Dim(0), {Dim(9), Dim(16)}, {Dim(16), Dim(1)}},
+  p.inputs = {{DType::f32, Dim(0), {Dim(1000000), Dim(16)}, {Dim(16), Dim(1)}},
               {DType::i64, Dim(0), {Dim(4096), Dim(1)}, {Dim(1), Dim(1)}},
               {DType::f32, Dim(0), {Dim(4096), Dim(16)}, {Dim(16), Dim(1)}}};
   p.outputs = {p.inputs[0]};
   p.params = {Dim(1)};
+  p.replaced = {0};
   RowTexts texts;
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "sort_targets");
   p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(4097);
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
 }
 
-TEST(IndexingCuda, OneElementStartsRowsInWideUnits) {
+// Each block looks through the indices, as long as that takes less time than sorting them.
+TEST(IndexingCuda, FewUpdatesOfFewRowsTakeOneLaunch) {
   CudaProblem p;
   p.inputs = {{DType::f32, Dim(0), {Dim(1000), Dim(768)}, {Dim(0), Dim(0)}},
               {DType::i64, Dim(0), {Dim(64), Dim(1)}, {Dim(1), Dim(1)}},
@@ -177,7 +217,11 @@ TEST(IndexingCuda, OneElementStartsRowsInWideUnits) {
   p.params = {Dim(1)};
   RowTexts texts;
   const CudaCode code = texts.add("scatter_nd", p, {});
-  EXPECT_NE(code.source.find("apply_updates<1, aicf::kFromOne, kHasLong, false, 4>"), std::string::npos);
+  ASSERT_EQ(code.launches.size(), 1u);
+  EXPECT_TRUE(code.launches[0].reports_errors);
+  EXPECT_NE(code.source.find("scan_updates<1, aicf::kFromOne, 4>"), std::string::npos);
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(200000);
+  EXPECT_GT(texts.add("scatter_nd", p, {}).launches.size(), 1u);
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

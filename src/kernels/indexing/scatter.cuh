@@ -293,6 +293,62 @@ __device__ __forceinline__ void fold_long_chunk(const Item* sorted, int64_t coun
   fold.put(long_partials + window * length + inner);
 }
 
+// What updates of V neighbouring elements that come one by one add up to: the same as Fold, chunk by chunk.
+template <int kReduction, int V, class Value>
+struct alignas(V == 1 && sizeof(Value) == 4 ? 16 : 8) Run {
+  Value total[V], chunk[V], long_chunk[V];
+  uint32_t count;
+
+  __device__ __forceinline__ void start(int v, Value x) {
+    total[v] = x, chunk[v] = long_chunk[v] = Value(0);
+    count = 0;
+  }
+  // `update(v)` is that of element v.
+  template <class Update>
+  __device__ __forceinline__ void add(const Update& update) {
+    if (kReduction == kReplace || count < kChunk) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) total[v] = combined<kReduction>(total[v], update(v));
+    } else if (count % kChunk != 0) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) chunk[v] = combined<kReduction>(chunk[v], update(v));
+    } else {
+      if (count > kChunk) close_chunk();
+#pragma unroll
+      for (int v = 0; v < V; ++v) chunk[v] = update(v);
+    }
+    ++count;
+  }
+  // `total` then is the result.
+  __device__ __forceinline__ void finish() {
+    if (kReduction == kReplace || count <= kChunk) return;
+    const bool is_cut = count > kLongChunk && count % kLongChunk != 0;
+    close_chunk();
+    if (is_cut) join(total, long_chunk);
+  }
+
+ private:
+  static __device__ __forceinline__ void join(Value (&to)[V], const Value (&from)[V]) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) to[v] = combined<kReduction>(to[v], from[v]);
+  }
+  // Of the chunk that the last update ended or left unfinished.
+  __device__ __forceinline__ void close_chunk() {
+    const uint32_t number = (count - 1) / kChunk;
+    if (number < kLongChunk / kChunk) {
+      join(total, chunk);
+      return;
+    }
+    if (number % (kLongChunk / kChunk) == 0) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) long_chunk[v] = chunk[v];
+    } else {
+      join(long_chunk, chunk);
+    }
+    if (count % kLongChunk == 0) join(total, long_chunk);
+  }
+};
+
 // What x is: elements everywhere, one element, or the output itself, of which places without updates stay as they are.
 enum Start { kFromX, kFromOne, kInPlace };
 
@@ -346,6 +402,103 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
     for (int v = 0; v < V; ++v) elements.at[v] = Element<T>::store(fold.value[v]);
   }
   *to = elements;
+}
+
+constexpr int kScanThreads = 256, kScanWarps = kScanThreads / 32;
+constexpr int kWarpUpdates = 1024, kScanUpdates = kScanWarps * kWarpUpdates;  // that are looked through at once
+
+// Of few updates: one thread per V elements of the block and place. Every block looks through all updates for those that go
+// to its places, which takes one launch and no sort.
+template <int kReduction, int kStart, int V, class T, class Index, class I, int LR, int PR, int BR, int K>
+__device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s, const Index* indices, int64_t count,
+                                             int64_t targets, const T* x, const T* updates, T* out,
+                                             CallError* error) {
+  using E = Element<T>;
+  using Elements = Pack<T, V>;
+  constexpr int kAhead = 4;
+  // Of a warp's updates those of the block: the place, counted from the block's first, and the update.
+  __shared__ uint32_t found[kScanWarps][kWarpUpdates];
+  __shared__ int counts[kScanWarps];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t per_line = s.block.count() / V, elements = targets * per_line;
+  const int64_t first_flat = int64_t(blockIdx.x) * kScanThreads, flat = first_flat + threadIdx.x;
+  const int64_t first_target = first_flat / per_line,
+                last_target = (min(first_flat + kScanThreads, elements) - 1) / per_line;
+  const bool is_one = flat < elements;
+  const int64_t target = flat / per_line;
+  const uint32_t mine = is_one ? uint32_t(target - first_target) : 0xffffffffu;
+  I place[2] = {0, 0}, inner[3] = {0, 0, 0};
+  if (is_one) {
+    s.places.locate(I(target), place);
+    s.block.locate(I(flat - target * per_line) * V, inner);
+  }
+  Elements* to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
+  Run<kReduction, V, typename E::Value> run;
+  if (is_one) {
+    Elements old;
+    if constexpr (kStart == kFromOne) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) old.at[v] = *x;
+    } else {
+      old = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) run.start(v, E::load(old.at[v]));
+  }
+  int64_t lines[kAhead];
+  int waiting = 0;
+  const auto add_waiting = [&] {
+    Elements update[kAhead];
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n)
+      if (n < waiting) update[n] = loaded<V>(updates + s.update(lines[n]) + inner[0]);
+#pragma unroll
+    for (int n = 0; n < kAhead; ++n)
+      if (n < waiting) run.add([&](int v) { return E::load(update[n].at[v]); });
+    waiting = 0;
+  };
+  for (int64_t begin = 0; begin < count; begin += kScanUpdates) {
+    int seen = 0;
+    for (int i = 0; i < kWarpUpdates && begin + warp * kWarpUpdates + i < count; i += 32 * kAhead) {
+      WideItem items[kAhead];
+#pragma unroll
+      for (int n = 0; n < kAhead; ++n) {
+        const int64_t line = begin + warp * kWarpUpdates + i + n * 32 + lane;
+        items[n] = line >= count          ? WideItem::last()
+                   : blockIdx.x == 0      ? s.template item<WideItem, true, false>(indices, updates, line, error)
+                                          : s.template item<WideItem, false, false>(indices, updates, line, error);
+      }
+#pragma unroll
+      for (int n = 0; n < kAhead; ++n) {
+        const int64_t at = int64_t(items[n].key());
+        const bool here = !items[n].is_last() && at >= first_target && at <= last_target;
+        const uint32_t all = __ballot_sync(0xffffffffu, here);
+        if (here)
+          found[warp][seen + __popc(all & ((1u << lane) - 1))] =
+              uint32_t(at - first_target) * kScanUpdates + uint32_t(warp * kWarpUpdates + i + n * 32 + lane);
+        seen += __popc(all);
+      }
+    }
+    if (lane == 0) counts[warp] = seen;
+    __syncthreads();
+    for (int w = 0; w < kScanWarps; ++w)
+      for (int n = 0; n < counts[w]; ++n) {
+        const uint32_t update = found[w][n];
+        if (update / kScanUpdates != mine) continue;
+#pragma unroll
+        for (int k = 0; k < kAhead; ++k)
+          if (k == waiting) lines[k] = begin + update % kScanUpdates;
+        if (++waiting == kAhead) add_waiting();
+      }
+    __syncthreads();
+  }
+  if (!is_one) return;
+  add_waiting();
+  run.finish();
+  Elements sums;
+#pragma unroll
+  for (int v = 0; v < V; ++v) sums.at[v] = E::store(run.total[v]);
+  *to = sums;
 }
 
 }  // namespace aicf

@@ -2,10 +2,13 @@
 #include "kernels/indexing/scatter_cuda.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "kernels/cuda_machine.h"
 #include "kernels/indexing/copy_cuda.h"
+#include "kernels/indexing/scatter_buckets_cuda.h"
 #include "kernels/order/merge_cuda.h"
 
 namespace aicf {
@@ -13,11 +16,10 @@ namespace aicf {
 namespace {
 
 constexpr int32_t kScatterBlock = 256;
-constexpr int64_t kManyLines = 8192;                       // enough threads, each walking its updates
-constexpr int64_t kFewUpdates = 16;                        // per line: a walk is shorter than a sort
-constexpr int64_t kSortedBytes = 1 << 15;                  // of items that a block sorts
-constexpr int64_t kLongChunksInline = 4;                   // of a run, at most, that who adds them folds
-constexpr int64_t kChunk = 128, kLongChunk = 32 * kChunk;  // of scatter.cuh
+constexpr int64_t kManyLines = 8192;       // enough threads, each walking its updates
+constexpr int64_t kFewUpdates = 16;        // per line: a walk is shorter than a sort
+constexpr int64_t kSortedBytes = 1 << 15;  // of items that a block sorts
+constexpr int64_t kLongChunksInline = 4;   // of a run, at most, that who adds them folds
 CudaCode empty_code() {
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
@@ -97,13 +99,48 @@ bool are_few(const CudaProblem& problem, const ScatterProblem& s) {
   return 2 * row * number(s.lines.count()) < kBytesOfStart * number(s.targets);
 }
 
+// Whether every block can look through all updates in less time than they are sorted, in cycles: a launch
+// each to sort, count and combine, against the indices that all blocks of a multiprocessor read, and the
+// updates that each of their warps finds.
+bool scan_pays(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
+  constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15, kBytesOfCycle = 64, kCyclesOfFound = 12;
+  const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
+  const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets)),
+               blocks =
+                   std::ceil(targets * number(s.block.count()) / static_cast<double>(unit * kScatterBlock));
+  const double bytes = static_cast<double>(s.bounds.size()) * dtype_bytes(problem.inputs[1].dtype);
+  const double found = updates / blocks * std::max(1.0, blocks / targets);
+  return std::ceil(blocks / kMultiprocessors) * (updates * bytes / kBytesOfCycle + found * kCyclesOfFound) <
+         kSortCycles + updates * kCyclesOfSorted;
+}
+
+CudaCode scan_code(const CudaProblem& problem, const ScatterProblem& s, ScatterReduction reduction,
+                   bool copies, const char* start, int64_t unit) {
+  CudaCode code = empty_code();
+  if (copies) add_copy(code, problem, 0, "copy");
+  const Dim threads = s.targets * floordiv(s.block.count(), Dim(unit));
+  const std::string type = element_type(problem.outputs[0].dtype, reduction);
+  CudaParams params;
+  std::string body = scatter_text(problem, s, max(threads, s.lines.count()), params);
+  body += "  aicf::scan_updates<" + reduction_number(reduction) + ", aicf::" + start + ", " +
+          std::to_string(unit) + ">(s, in1, " + params.expr(s.lines.count()) + ", " + params.expr(s.targets) +
+          ", " + pointer_text(type, "in0", true) + ", " + pointer_text(type, "in2", true) + ", " +
+          pointer_text(type, "out0", false) + ", error);\n";
+  CudaLaunch launch = flat_launch("scan_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params);
+  launch.reports_errors = true;
+  add_kernel(code, problem, std::move(launch), body);
+  return code;
+}
+
 // `covers`: every element of the output lies in a block.
 CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool covers) {
   s.lines.merge_axes();
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
-  bool copies = !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
-  copies = copies || (!in_place && (!covers || are_few(problem, s)));
+  const bool scans = scan_pays(problem, s, scatter_unit(problem, s, !one && covers && !in_place));
+  bool copies =
+      !scans && !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
+  copies = copies || (!in_place && (!covers || (!scans && are_few(problem, s))));
   if (in_place || copies) {
     s.places.strides[1] = s.places.strides[0];
     s.block.strides[2] = s.block.strides[1];
@@ -112,6 +149,8 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
   s.block.merge_axes();
   const bool from_out = in_place || copies;
   const int64_t unit = scatter_unit(problem, s, !one && !from_out);
+  const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
+  if (scans) return scan_code(problem, s, reduction, copies, start, unit);
   SortedUpdates updates = sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out);
   updates.carried = s.block.rank() == 0 && dtype_bytes(out.dtype) <= 4 && updates.sort.narrow;
   CudaCode code = empty_code();
@@ -123,7 +162,6 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
             threads = (from_out ? s.lines.count() : s.targets) * per_line;
   CudaParams params;
   std::string body = scatter_text(problem, s, threads, params) + tables_text(updates, params);
-  const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
   body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" + start + ", kHasLong, " +
           (updates.carried ? "true" : "false") + ", " + std::to_string(unit) + ">(s, sorted, " +
           params.expr(s.lines.count()) + ", " + params.expr(s.targets) +
@@ -177,8 +215,8 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.has_starts = has_starts;
   u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
   u.in_block = count <= kSortedBytes / (u.sort.narrow ? 8 : 16);
-  u.has_chunks = reduction != ScatterReduction::none && count > kChunk;
-  u.has_long_chunks = reduction != ScatterReduction::none && count > kLongChunksInline * kLongChunk;
+  u.has_chunks = reduction != ScatterReduction::none && count > kScatterChunk;
+  u.has_long_chunks = reduction != ScatterReduction::none && count > kLongChunksInline * kLongScatterChunk;
   u.targets = s.targets;
   const auto table = [&](const Dim& values, int64_t bytes) {
     return ceildiv(values * Dim(bytes), Dim(16)) * Dim(16);
@@ -188,8 +226,8 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   const auto windows = [&](bool any, int64_t chunk) {
     return any ? table(ceildiv(s.lines.count(), Dim(chunk)) * length, u.value_bytes) : Dim(0);
   };
-  u.long_partials = u.partials + windows(u.has_chunks, kChunk);
-  u.bytes = u.long_partials + windows(u.has_long_chunks, kLongChunk);
+  u.long_partials = u.partials + windows(u.has_chunks, kScatterChunk);
+  u.bytes = u.long_partials + windows(u.has_long_chunks, kLongScatterChunk);
   return u;
 }
 
@@ -254,10 +292,10 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
       grid = start_blocks;
     }
     if (u.has_chunks) {
-      body += fold_text(params, kChunk,
+      body += fold_text(params, kScatterChunk,
                         at(params) + "  aicf::fold_chunk" + kinds + "(sorted, " + params.expr(count) +
                             ", window, at, partials, " + params.expr(u.length) + ", offset);\n");
-      grid = grid + blocks(kChunk);
+      grid = grid + blocks(kScatterChunk);
     }
     add_kernel(code, problem, flat_launch("find_runs", grid, kScatterBlock, params), body);
   }
@@ -265,11 +303,11 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
     CudaParams params;
     const std::string body =
         tables_text(u, params) + thread +
-        fold_text(params, kLongChunk,
+        fold_text(params, kLongScatterChunk,
                   "  aicf::fold_long_chunk" + kinds + "(sorted, " + params.expr(count) +
                       ", window, partials, long_partials, " + params.expr(u.length) + ", offset);\n");
-    add_kernel(code, problem, flat_launch("fold_long_chunks", blocks(kLongChunk), kScatterBlock, params),
-               body);
+    add_kernel(code, problem,
+               flat_launch("fold_long_chunks", blocks(kLongScatterChunk), kScatterBlock, params), body);
   }
 }
 
@@ -288,11 +326,17 @@ CudaCode generate_scatter_elements(const CudaProblem& problem) {
   const bool exact =
       !is_float(out.dtype) || (reduction != ScatterReduction::add && reduction != ScatterReduction::mul);
   if (upper_bound(line_count, problem.ranges) >= kManyLines &&
-      (exact || (!is_half(out.dtype) && per_line <= kChunk)))
+      (exact || (!is_half(out.dtype) && per_line <= kScatterChunk)))
     return lines_code(problem, axis, reduction, "scatter_lines");
   const auto in_block = [&](size_t i) {
     return i != axis && (indices.strides[i] == Dim(0) || indices.sizes[i] == Dim(1));
   };
+  size_t shared = 0;  // axes along which indices repeat
+  for (size_t i = 0; i < out.sizes.size(); ++i)
+    shared += in_block(i) && !(indices.sizes[i] == Dim(1)) ? 1 : 0;
+  if (shared == 0)
+    if (const auto buckets = bucket_scatter(problem, axis))
+      return bucket_scatter_code(problem, axis, *buckets, reduction, element_type(out.dtype, reduction));
   Shape placed;
   for (size_t i = 0; i < out.sizes.size(); ++i)
     if (!in_block(i)) placed.push_back(out.sizes[i]);

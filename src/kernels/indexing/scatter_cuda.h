@@ -12,6 +12,8 @@
 
 namespace aicf {
 
+constexpr int64_t kScatterChunk = 128, kLongScatterChunk = 32 * kScatterChunk;  // of scatter.cuh
+
 // What scatter.cuh's Scatter is told.
 struct ScatterProblem {
   CudaWalk lines{3}, places{2}, block{3};

@@ -62,8 +62,7 @@ __device__ __forceinline__ void for_each_tap(const Pool<I, R>& p, const PoolPlac
 template <class V>
 __device__ __forceinline__ bool wins(V candidate, V best) {
   if constexpr (IsFloat<V>::value) {
-    if (best != best) return false;
-    if (candidate != candidate) return true;
+    return (best == best) & ((candidate != candidate) | (candidate > best));
   }
   return candidate > best;
 }
@@ -108,8 +107,29 @@ __device__ __forceinline__ void keep_larger(Pack<T, V>& best, const Pack<T, V>& 
   }
 }
 
-// Taps outside of the input are moved to the nearest inside: an element that comes twice changes no maximum, and loops of
-// a known length unroll into loads that are all under way at once.
+// Calls body(z, y, x) for each tap of the window, if one lies inside the input. Those outside are moved to the nearest
+// inside: an element that comes twice, or sooner, changes no maximum and no first one, and loops of a known length unroll
+// into loads that are all under way at once.
+template <class I, int R, class Body>
+__device__ __forceinline__ void for_each_moved_tap(const Pool<I, R>& p, const PoolPlace<I>& place, Body body) {
+  I begin[3], end[3];
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    begin[a] = p.axis[a].begin(place.at[a]), end[a] = p.axis[a].end(place.at[a]);
+    if (begin[a] >= end[a]) return;
+  }
+  const auto inside = [&](int a, I tap) {
+    return p.axis[a].position(place.at[a], max(begin[a], min(tap, end[a] - 1)));
+  };
+  for (I kz = 0; kz < p.axis[0].kernel; ++kz) {
+#pragma unroll 4
+    for (I ky = 0; ky < p.axis[1].kernel; ++ky) {
+#pragma unroll 4
+      for (I kx = 0; kx < p.axis[2].kernel; ++kx) body(inside(0, kz), inside(1, ky), inside(2, kx));
+    }
+  }
+}
+
 template <int V, class T, class I, int R>
 __device__ __forceinline__ void max_pool(const Pool<I, R>& p, const T* x, T* out) {
   PoolPlace<I> place;
@@ -117,26 +137,10 @@ __device__ __forceinline__ void max_pool(const Pool<I, R>& p, const T* x, T* out
   Pack<T, V> best;
 #pragma unroll
   for (int v = 0; v < V; ++v) best.at[v] = lowest_of<T>();
-  I begin[3], end[3];
-  bool any = true;
-#pragma unroll
-  for (int a = 0; a < 3; ++a) {
-    begin[a] = p.axis[a].begin(place.at[a]), end[a] = p.axis[a].end(place.at[a]);
-    any = any && begin[a] < end[a];
-  }
-  const auto inside = [&](int a, I tap) {
-    return p.axis[a].position(place.at[a], max(begin[a], min(tap, end[a] - 1))) * p.axis[a].in_stride;
-  };
-  if (any)
-    for (I kz = 0; kz < p.axis[0].kernel; ++kz) {
-#pragma unroll 4
-      for (I ky = 0; ky < p.axis[1].kernel; ++ky) {
-        const T* row = x + place.x + inside(0, kz) + inside(1, ky);
-#pragma unroll 4
-        for (I kx = 0; kx < p.axis[2].kernel; ++kx)
-          keep_larger(best, *reinterpret_cast<const Pack<T, V>*>(row + inside(2, kx)));
-      }
-    }
+  for_each_moved_tap(p, place, [&](I z, I y, I c) {
+    const I at = place.x + z * p.axis[0].in_stride + y * p.axis[1].in_stride + c * p.axis[2].in_stride;
+    keep_larger(best, *reinterpret_cast<const Pack<T, V>*>(x + at));
+  });
   *reinterpret_cast<Pack<T, V>*>(out + place.out) = best;
 }
 
@@ -147,15 +151,15 @@ __device__ __forceinline__ void max_pool_indices(const Pool<I, R>& p, const T* x
   PoolPlace<I> place;
   if (!pool_place<1>(p, place)) return;
   typename E::Value best = 0;
-  int64_t found = -1;
-  for_each_tap(p, place, [&](I from, I z, I y, I c) {
-    const auto value = E::load(x[from]);
-    if (found >= 0 && !wins(value, best)) return;
-    best = value;
-    if (kColumnMajor)
-      found = (int64_t(c) * p.axis[1].in + y) * p.axis[0].in + z;
-    else
-      found = (int64_t(z) * p.axis[1].in + y) * p.axis[2].in + c;
+  I found = -1;  // within the plane
+  for_each_moved_tap(p, place, [&](I z, I y, I c) {
+    const auto value =
+        E::load(x[place.x + z * p.axis[0].in_stride + y * p.axis[1].in_stride + c * p.axis[2].in_stride]);
+    const bool is_best = (found < 0) | wins(value, best);
+    const I number =
+        kColumnMajor ? (c * p.axis[1].in + y) * p.axis[0].in + z : (z * p.axis[1].in + y) * p.axis[2].in + c;
+    best = is_best ? value : best;
+    found = is_best ? number : found;
   });
   const int64_t plane = int64_t(p.axis[0].in) * p.axis[1].in * p.axis[2].in;
   out[place.out] = found < 0 ? -1 : (int64_t(place.batch) * p.channels + place.channel) * plane + found;

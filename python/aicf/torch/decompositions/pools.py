@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +16,16 @@ __all__ = ["adaptive_avg_pool_backward", "avg_pool_backward", "replication_pad_b
 aten = torch.ops.aten
 
 
+_SMALL_PLANE = 1 << 14  # weights of a plane that are cheaper read whole than axis by axis
+
+
 def spread_axes(grad: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Each of the last axes times its matrix [out, size]."""
+    """Each of the last axes times its matrix [out, size]; small planes by one matrix of all axes."""
+    sizes = [size for m in matrices for size in m.shape]
+    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= _SMALL_PLANE:
+        plane = functools.reduce(torch.kron, matrices)
+        shape = [*grad.shape[: -len(matrices)], *(m.shape[1] for m in matrices)]
+        return (grad.reshape(-1, plane.shape[0]) @ plane.to(grad.dtype)).reshape(shape)
     for axis, matrix in zip(range(-len(matrices), 0), matrices, strict=True):
         grad = (grad.movedim(axis, -1) @ matrix.to(grad.dtype)).movedim(-1, axis)
     return grad.contiguous()

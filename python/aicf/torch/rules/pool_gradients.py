@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,6 +118,8 @@ def _max_pool_backward(
 ) -> SymTensor:
     """Each position asks the windows over it whether they chose it."""
     axes = _coverings(x, kernel, stride, padding, dilation)
+    if _tile(axes, grad) and _are_own(c, len(axes)):
+        return _maxima_of_tiles(c, grad, x, axes)
     if not _are_few(axes):
         return _scattered_maxima(c, grad, x, len(kernel), indices)
     position: Any = None
@@ -139,6 +142,63 @@ def _max_pool_backward(
         return part if windows_are_apart else _wide(c, part)
 
     return _sum_of_windows(c, axes, chosen)
+
+
+def _tile(axes: Sequence[_Covering], grad: SymTensor) -> bool:
+    """Whether each position lies in one window, which has few."""
+    return math.prod(axis.stride for axis in axes) <= _MOST_WINDOWS and all(
+        axis.reach == axis.stride - 1
+        and axis.padding == 0
+        and isinstance(axis.size, int)
+        and axis.size == axis.stride * count
+        for axis, count in zip(axes, grad.shape[-len(axes) :], strict=True)
+    )
+
+
+def _are_own(c: Call, rank: int) -> bool:
+    """Whether the indices are those of the same pool of the same x in this graph."""
+    x, *window, indices = c.node.args[1:]
+    pool = indices.args[0] if indices.target is operator.getitem else None
+    if pool is None or "max_pool" not in str(pool.target) or pool.args[0] is not x or pool.kwargs:
+        return False
+    kernel, *given = pool.args[1:]
+    given += [kernel, 0, 1, False][len(given) :]  # stride, padding, dilation, ceil_mode
+
+    def spread(values: Any) -> list[Any]:
+        return [per_axis(v or kernel if i == 1 else v, rank) for i, v in enumerate(values)]
+
+    return spread([kernel, *given]) == spread(window)
+
+
+def _maxima_of_tiles(c: Call, grad: SymTensor, x: SymTensor, axes: Sequence[_Covering]) -> SymTensor:
+    """Every position finds the maximum of its window again, as max_pool_indices does: a NaN stays, of equals
+    the first. One region reads x and the gradient, and indices are not stored."""
+    lead = list(x.shape)[: -len(axes)]
+    full = [*lead, *(size for axis in axes for size in (axis.groups, axis.stride))]
+    strides = [axis.stride for axis in axes]
+    windows = ops.reshape(x, shape=full)
+
+    def tap(at: tuple[int, ...]) -> SymTensor:
+        starts, limits = [0] * len(full), list(full)
+        for i, place in enumerate(at):
+            starts[len(lead) + 2 * i + 1], limits[len(lead) + 2 * i + 1] = place, place + 1
+        part = ops.slice(windows, starts=starts, limits=limits, steps=[1] * len(full))
+        return ops.broadcast_to(part, shape=full)
+
+    best, chosen = None, c.number(0, "i32")
+    for number, at in enumerate(itertools.product(*(range(stride) for stride in strides))):
+        value = tap(at)
+        if best is None:
+            best = value
+            continue
+        wins = ops.bit_and(ops.eq(best, best), ops.bit_or(ops.ne(value, value), ops.gt(value, best)))
+        best = ops.select(wins, value, best)
+        chosen = ops.select(wins, c.number(number, "i32"), chosen)
+    shape = [1] * len(lead) + [size for stride in strides for size in (1, stride)]
+    own = c.graph.constant(numpy.arange(math.prod(strides), dtype="int32").reshape(shape))
+    apart = [*lead, *(size for axis in axes for size in (axis.groups, 1))]
+    given = ops.broadcast_to(ops.reshape(grad, shape=apart), shape=full)
+    return ops.reshape(ops.select(ops.eq(chosen, own), given, c.number(0, given.dtype)), shape=c.shape)
 
 
 def _scattered_maxima(c: Call, grad: Any, x: Any, rank: int, indices: Any) -> SymTensor:

@@ -1,0 +1,28 @@
+// A scatter of many lines with indices of their own, by buckets of targets (indexing/scatter_buckets.cuh).
+#pragma once
+
+#include <optional>
+
+#include "kernels/cuda_walk.h"
+#include "kernels/indexing/reduction.h"
+
+namespace aicf {
+
+// How the updates of scatter_elements reach their targets by way of buckets.
+struct BucketScatter {
+  CudaWalk lines{4};                                  // indices, updates, output, x
+  Dim updates, targets;                               // of a line
+  int64_t bits = 0;                                   // of a target within its bucket
+  int64_t lines_per_block = 0, buckets_per_line = 0;  // that a block counts; the second at most
+  int64_t tile = 0;                                   // updates of a line that a block places
+  bool across = false;                                // neighbouring lines lie together in memory
+  bool covers = false;                                // lines reach every element of the output
+};
+
+// None where lines or targets are too few or too many for it, or updates come to few targets of many.
+std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t axis);
+
+CudaCode bucket_scatter_code(const CudaProblem& problem, size_t axis, const BucketScatter& scatter,
+                             ScatterReduction reduction, const std::string& type);
+
+}  // namespace aicf
