@@ -74,6 +74,8 @@ Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
 Graph decompose_composites(const Graph& graph, const PassContext& context);
 // Computes transposed convolutions as convolutions of stride 1, one for each phase of their strides.
 Graph decompose_conv_transpose(const Graph& graph, const PassContext& context);
+// Rounds the operands of products in tf32 that no kernel of the target multiplies so.
+Graph round_tf32_operands(const Graph& graph, const PassContext& context);
 // Evaluates nodes whose operands are all constants.
 Graph fold_constants(const Graph& graph, const PassContext& context);
 // Applies the algebra rules: identities, double transposes, chains of reshapes and casts.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda_kernel.h"
 
 namespace aicf {
 namespace {
@@ -62,6 +63,8 @@ bool append_derived(const Graph& graph, const Node& node, const std::string& nam
     params.emplace_back(has_operand(node, node.op == Op::attention_backward ? 5 : 3) ? 1 : 0);
   } else if (name == "window") {  // last in its list, which ends before where there is none
     if (const int64_t window = node.attrs.get_int("window"); window > 0) params.emplace_back(window);
+  } else if (name == "tf32") {  // likewise
+    if (node.attrs.get_bool("tf32")) params.emplace_back(1);
   } else if (name == "unused") {
     params.emplace_back(0);  // keeps the lists of a family's kernels at the same places
   } else {
@@ -85,15 +88,21 @@ struct ParamAppender {
 };
 
 // The row whose parameter list all rows of the family share; null if they differ, as with matmul, where the
-// selector decides on packing before it knows them.
-const Kernel* common_row(std::string_view family) {
-  const Kernel* first = nullptr;
-  for (const Kernel& row : kernel_table()) {
+// selector decides on packing before it knows them, or if there is none.
+template <class Row>
+const KernelRow* common_row(const std::vector<Row>& table, std::string_view family) {
+  const Row* first = nullptr;
+  for (const Row& row : table) {
     if (row.family != family) continue;
     if (first != nullptr && (first->params != row.params || first->fparams != row.fparams)) return nullptr;
     if (first == nullptr) first = &row;
   }
   return first;
+}
+
+bool is_of_cpu(std::string_view family) {
+  return std::any_of(kernel_table().begin(), kernel_table().end(),
+                     [&](const Kernel& row) { return row.family == family; });
 }
 
 }  // namespace
@@ -104,8 +113,9 @@ Problem problem_of(const Graph& graph, const Node& node) {
   for (ValueId id : node.operands)
     if (id != kNoValue) problem.inputs.push_back({graph.dtype(id), graph.shape(id)});
   for (ValueId id : node.results) problem.outputs.push_back({graph.dtype(id), graph.shape(id)});
-  if (const Kernel* row = common_row(problem.family))
-    fill_params(graph, node, *row, problem.params, problem.fparams);
+  const KernelRow* row = is_of_cpu(problem.family) ? common_row(kernel_table(), problem.family)
+                                                   : common_row(cuda_kernel_table(), problem.family);
+  if (row != nullptr) fill_params(graph, node, *row, problem.params, problem.fparams);
   return problem;
 }
 
