@@ -89,7 +89,7 @@ TEST(WeightGradientCuda, Compiles) {
 // Of every tile, in place and turned; on the oldest machine, for whose code NVRTC keeps most in registers.
 TEST(WeightGradientCuda, InTf32Compiles) {
   std::vector<std::string> texts;
-  const CudaKernel& row = *find_cuda_kernel("weight_gradient_mma");
+  const CudaKernel& row = *find_cuda_kernel("weight_gradient_tf32");
   const std::vector<Case> cases = {
       {.channels = 3, .maps = 17, .size = {33, 31}, .kernel = 7, .stride = 2, .pad = 3},
       {.channels = 12, .maps = 24, .groups = 3, .last = false},
@@ -100,11 +100,11 @@ TEST(WeightGradientCuda, InTf32Compiles) {
     p.params.emplace_back(1);
     p.arch = 80;
     const bool turns = c.channels % 4 != 0 || !c.last;
-    EXPECT_EQ(code_of("weight_gradient_mma", p).launches[0].function == "pack_x", turns);
+    EXPECT_EQ(code_of("weight_gradient_tf32", p).launches[0].function == "pack_x", turns);
     const std::vector<KernelVariant> variants = cuda_variants(row, p);
     p.way = variants[texts.size() % variants.size()].way;
-    const CudaCode code = code_of("weight_gradient_mma", p);
-    EXPECT_EQ(code, code_of("weight_gradient_mma", p));
+    const CudaCode code = code_of("weight_gradient_tf32", p);
+    EXPECT_EQ(code, code_of("weight_gradient_tf32", p));
     texts.push_back(code.source);
   }
   AICF_NEEDS_NVRTC();

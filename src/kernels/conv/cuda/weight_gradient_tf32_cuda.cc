@@ -18,16 +18,16 @@ constexpr int64_t kTf32Step = 32;   // of K
 constexpr int64_t kTurnedTile = 64;
 constexpr int32_t kTurningBlock = 256;
 
-struct MmaGradientTile {
+struct Tf32GradientTile {
   int m, n, warp_m, warp_n, stages, occupancy;  // blocks of a multiprocessor
   int threads() const { return m / warp_m * (n / warp_n) * 32; }
   int64_t shared_bytes() const { return int64_t{stages} * (m + n) * kStageBytes; }
 };
-constexpr MmaGradientTile kMmaGradientTiles[] = {
+constexpr Tf32GradientTile kTf32GradientTiles[] = {
     {128, 128, 64, 64, 3, 2}, {128, 64, 32, 64, 4, 2}, {64, 64, 32, 32, 4, 3}};
 
 // An operand with its channels as neighbours, or its copy so.
-struct AcrossOperand {
+struct Tf32GradientOperand {
   bool packs = false;
   int64_t channels = 1;  // of a group
   Dim batch, group;
@@ -53,8 +53,8 @@ bool has_vectors(const CudaWindow& w, int64_t channels) {
   return true;
 }
 
-AcrossOperand across_operand(const CudaWindow& w, int64_t groups, int64_t channels, bool by_position) {
-  AcrossOperand o;
+Tf32GradientOperand across_operand(const CudaWindow& w, int64_t groups, int64_t channels, bool by_position) {
+  Tf32GradientOperand o;
   o.k = position_stride(w);
   o.packs = !has_vectors(w, channels) || (by_position && !o.k);
   if (!o.packs) {
@@ -85,17 +85,17 @@ bool is_in_place(const WeightGradientProblem& w) {
 }
 
 // What runs.
-struct MmaGradientPlan {
-  AcrossOperand x, y;
+struct Tf32GradientPlan {
+  Tf32GradientOperand x, y;
   bool in_place = false;
-  MmaGradientTile tile;
+  Tf32GradientTile tile;
   WeightGradientParts parts;
   Dim part_depth;
   int64_t tiles = 1;
 };
 
-MmaGradientPlan across_operands(const CudaProblem& problem, const WeightGradientProblem& w) {
-  MmaGradientPlan plan;
+Tf32GradientPlan across_operands(const CudaProblem& problem, const WeightGradientProblem& w) {
+  Tf32GradientPlan plan;
   plan.in_place = is_in_place(w);
   plan.x = across_operand(problem.inputs[0], w.groups, w.channels, plan.in_place);
   plan.y = across_operand(problem.inputs[1], w.groups, w.maps, true);
@@ -106,14 +106,14 @@ Dim all_positions(const CudaProblem& problem, const WeightGradientProblem& w) {
   return problem.inputs[1].sizes[0] * w.pixels;
 }
 
-int64_t mma_gradient_tiles(const MmaGradientTile& tile, const WeightGradientProblem& w,
-                           const MmaGradientPlan& plan) {
+int64_t tf32_gradient_tiles(const Tf32GradientTile& tile, const WeightGradientProblem& w,
+                           const Tf32GradientPlan& plan) {
   return ceil_div(w.taps * plan.x.channels, int64_t{tile.m}) * ceil_div(plan.y.channels, int64_t{tile.n});
 }
 
 // Cycles of a multiprocessor: of its blocks' products; then the parts are written, read and added. The
 // constants are estimates that no measurement has fitted yet.
-double mma_gradient_cycles(const MmaGradientTile& tile, int64_t tiles, int64_t steps, int64_t parts,
+double tf32_gradient_cycles(const Tf32GradientTile& tile, int64_t tiles, int64_t steps, int64_t parts,
                            double part_bytes) {
   constexpr double kProducts = 350, kLeastStep = 500, kStart = 3000, kSumBytes = 1500;
   const int64_t blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.occupancy;
@@ -127,17 +127,17 @@ double mma_gradient_cycles(const MmaGradientTile& tile, int64_t tiles, int64_t s
 }
 
 // The best first: of every tile the best number of parts, half as many and twice as many.
-std::vector<KernelVariant> mma_gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
-                                             const MmaGradientPlan& plan) {
+std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
+                                             const Tf32GradientPlan& plan) {
   constexpr int64_t kMostParts = 256, kFewestSteps = 8;
   const int64_t depth = size_to_choose_by(all_positions(problem, w), problem),
                 steps = std::max<int64_t>(ceil_div(depth, kTf32Step), 1),
                 most = std::clamp<int64_t>(steps / kFewestSteps, 1, kMostParts);
   const auto part_bytes = static_cast<double>(w.taps * plan.x.channels * plan.y.channels * w.groups * 4);
   std::vector<KernelVariant> ways;
-  for (const MmaGradientTile& tile : kMmaGradientTiles) {
+  for (const Tf32GradientTile& tile : kTf32GradientTiles) {
     const auto time = [&](int64_t parts) {
-      return mma_gradient_cycles(tile, mma_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
+      return tf32_gradient_cycles(tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
                                  part_bytes);
     };
     int64_t best = 1;
@@ -152,24 +152,24 @@ std::vector<KernelVariant> mma_gradient_ways(const CudaProblem& problem, const W
   return ways;
 }
 
-const MmaGradientTile& mma_gradient_tile(const WeightGradientWay& way) {
+const Tf32GradientTile& tf32_gradient_tile(const WeightGradientWay& way) {
   const auto found =
-      std::find_if(std::begin(kMmaGradientTiles), std::end(kMmaGradientTiles),
-                   [&](const MmaGradientTile& t) { return t.m == way.block_m && t.n == way.block_n; });
-  AICF_CHECK(found != std::end(kMmaGradientTiles), "a tile of no kernel: " + to_string(way));
+      std::find_if(std::begin(kTf32GradientTiles), std::end(kTf32GradientTiles),
+                   [&](const Tf32GradientTile& t) { return t.m == way.block_m && t.n == way.block_n; });
+  AICF_CHECK(found != std::end(kTf32GradientTiles), "a tile of no kernel: " + to_string(way));
   return *found;
 }
 
-MmaGradientPlan mma_gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
-  MmaGradientPlan plan = across_operands(problem, w);
+Tf32GradientPlan tf32_gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
+  Tf32GradientPlan plan = across_operands(problem, w);
   const auto* asked = std::get_if<WeightGradientWay>(&problem.way);
   AICF_CHECK(asked != nullptr || !is_named(problem.way),
              "a weight gradient that cannot run so: " + to_string(problem.way));
   const WeightGradientWay way =
       asked != nullptr ? *asked
-                       : std::get<WeightGradientWay>(mma_gradient_ways(problem, w, plan).front().way);
-  plan.tile = mma_gradient_tile(way);
-  plan.tiles = mma_gradient_tiles(plan.tile, w, plan);
+                       : std::get<WeightGradientWay>(tf32_gradient_ways(problem, w, plan).front().way);
+  plan.tile = tf32_gradient_tile(way);
+  plan.tiles = tf32_gradient_tiles(plan.tile, w, plan);
   WeightGradientParts& parts = plan.parts;
   parts.count = way.parts;
   parts.group_maps = parts.maps = w.maps;
@@ -182,13 +182,13 @@ MmaGradientPlan mma_gradient_plan(const CudaProblem& problem, const WeightGradie
   return plan;
 }
 
-Dim copy_bytes(const AcrossOperand& o) {
+Dim copy_bytes(const Tf32GradientOperand& o) {
   return ceildiv(o.elements * Dim(4), Dim(kCudaAlignment)) * Dim(kCudaAlignment);
 }
 
-class MmaGradientWriter {
+class Tf32GradientWriter {
  public:
-  MmaGradientWriter(const CudaProblem& problem, const WeightGradientProblem& w, const MmaGradientPlan& plan)
+  Tf32GradientWriter(const CudaProblem& problem, const WeightGradientProblem& w, const Tf32GradientPlan& plan)
       : problem_(problem), w_(w), plan_(plan) {}
 
   CudaCode write() {
@@ -196,7 +196,7 @@ class MmaGradientWriter {
     code.compile_cost = kLongToCompile;
     const Dim y_at = copy_bytes(plan_.x), parts_at = y_at + copy_bytes(plan_.y);
     code.workspace_bytes = parts_at + Dim(plan_.parts.bytes());
-    code.source = includes({"conv/cuda/weight_gradient_mma.cuh"});
+    code.source = includes({"conv/cuda/weight_gradient_tf32.cuh"});
     if (plan_.x.packs) add_pack(code, 0, plan_.x, w_.channels, Dim(0));
     if (plan_.y.packs) add_pack(code, 1, plan_.y, w_.maps, y_at);
     add_products(code, y_at, parts_at);
@@ -208,11 +208,11 @@ class MmaGradientWriter {
   std::string index_text() const {
     return weight_gradient_index_text(problem_, max(elements(0, plan_.x), elements(1, plan_.y)), plan_.parts);
   }
-  Dim elements(size_t input, const AcrossOperand& o) const {
+  Dim elements(size_t input, const Tf32GradientOperand& o) const {
     return o.packs ? o.elements : problem_.inputs[input].sizes[0] * o.batch;
   }
 
-  void add_pack(CudaCode& code, size_t input, const AcrossOperand& o, int64_t channels, const Dim& to) const {
+  void add_pack(CudaCode& code, size_t input, const Tf32GradientOperand& o, int64_t channels, const Dim& to) const {
     const CudaWindow& w = problem_.inputs[input];
     std::vector<Dim> sizes(kSpatialAxes, Dim(1)), strides(kSpatialAxes, Dim(0));
     Dim positions(1);
@@ -236,7 +236,7 @@ class MmaGradientWriter {
   }
 
   void add_products(CudaCode& code, const Dim& y_at, const Dim& parts_at) const {
-    const MmaGradientTile& tile = plan_.tile;
+    const Tf32GradientTile& tile = plan_.tile;
     CudaWindowAxes axes = w_.axes;
     for (size_t i = 0; i < axes.size(); ++i) {
       axes[i].in_stride = plan_.x.axis[i];
@@ -248,18 +248,18 @@ class MmaGradientWriter {
     const std::string x = plan_.x.packs ? workspace_copy(problem_, Dim(0), params) : "in0",
                       y = plan_.y.packs ? workspace_copy(problem_, y_at, params) : "in1";
     const std::string body =
-        index_text() + "  const aicf::AcrossOperands<float, I> o = {" + x + ", " + y + ", " +
+        index_text() + "  const aicf::Tf32GradientOperands<float, I> o = {" + x + ", " + y + ", " +
         window_axes_text(axes, params) + number(problem_.inputs[0].sizes[0]) + number(Dim(plan_.x.channels)) +
         number(Dim(plan_.y.channels)) + number(plan_.x.batch) + number(plan_.x.group) +
         number(plan_.y.group) + number(plan_.x.k.value_or(Dim(0))) + number(*plan_.y.k) +
-        "};\n  aicf::WeightGradientMma<float, " + comma(tile.m) + comma(tile.n) + comma(tile.warp_m) +
+        "};\n  aicf::WeightGradientTf32<float, " + comma(tile.m) + comma(tile.n) + comma(tile.warp_m) +
         comma(tile.warp_n) + comma(tile.stages) + flag(plan_.in_place) + ">::run(o" +
         number(Dim(plan_.parts.count)) + number(plan_.part_depth) +
         ", reinterpret_cast<float*>(static_cast<char*>(workspace) + " + params.expr(parts_at) + ")" +
         number(Dim(plan_.parts.row)) + number(Dim(plan_.parts.group)) + number(Dim(plan_.parts.part)) +
         ");\n";
     CudaLaunch launch =
-        flat_launch("weight_gradient_mma_f32_" + std::to_string(tile.m) + "x" + std::to_string(tile.n),
+        flat_launch("weight_gradient_tf32_f32_" + std::to_string(tile.m) + "x" + std::to_string(tile.n),
                     Dim(plan_.tiles * plan_.parts.count), tile.threads(), params);
     launch.grid[1] = Dim(w_.groups);
     launch.shared_bytes = tile.shared_bytes();
@@ -268,27 +268,27 @@ class MmaGradientWriter {
 
   const CudaProblem& problem_;
   const WeightGradientProblem& w_;
-  const MmaGradientPlan& plan_;
+  const Tf32GradientPlan& plan_;
 };
 
 }  // namespace
 
-bool can_run_weight_gradient_mma(const Problem& problem) {
+bool can_run_weight_gradient_tf32(const Problem& problem) {
   if (problem.inputs.size() != 2 || problem.outputs.size() != 1) return false;
   const Shape &x = problem.inputs[0].sizes, &out = problem.outputs[0].sizes;
   const bool is_known = std::all_of(out.begin(), out.end(), [](const Dim& d) { return d.is_constant(); });
   return asks_tf32(problem.params) && x.size() <= kSpatialAxes + 2 && x[1].is_constant() && is_known;
 }
 
-CudaCode generate_weight_gradient_mma(const CudaProblem& problem) {
+CudaCode generate_weight_gradient_tf32(const CudaProblem& problem) {
   const WeightGradientProblem w = weight_gradient_problem(problem);
-  const MmaGradientPlan plan = mma_gradient_plan(problem, w);
-  return MmaGradientWriter(problem, w, plan).write();
+  const Tf32GradientPlan plan = tf32_gradient_plan(problem, w);
+  return Tf32GradientWriter(problem, w, plan).write();
 }
 
-std::vector<KernelVariant> weight_gradient_mma_variants(const CudaProblem& problem) {
+std::vector<KernelVariant> weight_gradient_tf32_variants(const CudaProblem& problem) {
   const WeightGradientProblem w = weight_gradient_problem(problem);
-  return mma_gradient_ways(problem, w, across_operands(problem, w));
+  return tf32_gradient_ways(problem, w, across_operands(problem, w));
 }
 
 }  // namespace aicf

@@ -12,7 +12,7 @@ namespace aicf {
 
 // x and dy with channels and maps as neighbours, whole 16 bytes of them.
 template <class T, class I>
-struct AcrossOperands {
+struct Tf32GradientOperands {
   using Element = T;
   using Index = I;
   const T* x;
@@ -30,7 +30,7 @@ struct AcrossOperands {
 
 // BM × BN results by warps of WM × WN. kInPlace: windows of one tap, whose positions of x are those of dy.
 template <class T, int BM, int BN, int WM, int WN, int kStages, bool kInPlace>
-struct WeightGradientMma {
+struct WeightGradientTf32 {
   using Core = MmaMatmul<T, BM, BN, WM, WN, kStages, false, false, true, true, Split::kNone, 1>;
   static constexpr int kThreads = Core::kThreads, kDepth = Core::kDepth, kVector = Core::kVector;
 
