@@ -138,6 +138,7 @@ CASES = [
     decoder(ROPED, "decoder-roped"),
     Case("convolutions-f16", convolutions(F16)),
     Case("convolutions-f32", convolutions(F32)),
+    Case("convolutions-tf32", convolutions(F32), ("--precision", "tf32")),
     Case("residual-block", residual_block(F16)),
     Case("tables", tables()),
     Case("softmax-long", nodes(BF16, {"x": (600, 33280)}, [("Softmax", ["x"], {"axis": -1})])),

@@ -902,9 +902,10 @@ def conv(
     pads: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
+    tf32: bool = False,
 ) -> SymTensor:
     """N-d convolution (cross-correlation): x [N, C, spatial...], w [M, C/groups, kernel...], bias [M]; pads
-    = lows then highs.
+    = lows then highs; tf32: as in matmul, of x and w.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule conv.
@@ -917,6 +918,7 @@ def conv(
             "pads": pads,
             "dilations": dilations,
             "groups": groups,
+            "tf32": tf32,
         },
     )[0]
 
@@ -931,8 +933,9 @@ def conv_transpose(
     dilations: Sequence[int],
     output_padding: Sequence[int],
     groups: int = 1,
+    tf32: bool = False,
 ) -> SymTensor:
-    """adjoint of conv: x [N, C, spatial...], w [C, M/groups, kernel...].
+    """adjoint of conv: x [N, C, spatial...], w [C, M/groups, kernel...]; tf32: as in matmul, of x and w.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule conv_transpose.
@@ -946,6 +949,7 @@ def conv_transpose(
             "dilations": dilations,
             "output_padding": output_padding,
             "groups": groups,
+            "tf32": tf32,
         },
     )[0]
 
@@ -1409,10 +1413,11 @@ def conv_weight_gradient(
     pads: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
+    tf32: bool = False,
 ) -> SymTensor:
     """the gradient of conv's w [M, C/groups, kernel...] from its x [N, C, spatial...] and the gradient dy
     [N, M, positions...] of its result over the same attributes; positions that dy lacks at the end of an
-    axis count as 0.
+    axis count as 0; tf32: as in matmul, of x and dy.
 
     Dtypes: x: T, dy: T → T; T: float.
     Shape: rule conv_weight_gradient.
@@ -1426,6 +1431,7 @@ def conv_weight_gradient(
             "pads": pads,
             "dilations": dilations,
             "groups": groups,
+            "tf32": tf32,
         },
     )[0]
 

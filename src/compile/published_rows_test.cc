@@ -25,21 +25,25 @@ enum class Against {
 
 const char* const kConv2d = "strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]";
 
-std::string conv(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups) {
+const char* const kTf32 = ", tf32 = true";
+
+std::string conv(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups,
+                 const std::string& more = "") {
   const auto dims = [&](const std::string& sizes) { return dtype + "[" + sizes + "]"; };
   const std::string c = std::to_string(channels), m = std::to_string(outputs);
   return "(%x: " + dims("B, " + c + ", 9, 7") +
          ", %w: " + dims(m + ", " + std::to_string(channels / groups) + ", 3, 3") +
-         ") {\n %y = conv(%x, %w) {" + kConv2d + ", groups = " + std::to_string(groups) +
+         ") {\n %y = conv(%x, %w) {" + kConv2d + ", groups = " + std::to_string(groups) + more +
          "} : " + dims("B, " + m + ", 9, 7") + "\n";
 }
 
-std::string weight_gradient(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups) {
+std::string weight_gradient(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups,
+                            const std::string& more = "") {
   const auto maps = [&](int64_t count) { return dtype + "[4, " + std::to_string(count) + ", 9, 8]"; };
   return "(%a: " + maps(channels) + ", %g: " + maps(outputs) +
          ") {\n %y = conv_weight_gradient(%a, %g) {kernel = [3, 3], " + kConv2d +
-         ", groups = " + std::to_string(groups) + "} : " + dtype + "[" + std::to_string(outputs) + ", " +
-         std::to_string(channels / groups) + ", 3, 3]\n";
+         ", groups = " + std::to_string(groups) + more + "} : " + dtype + "[" + std::to_string(outputs) +
+         ", " + std::to_string(channels / groups) + ", 3, 3]\n";
 }
 
 std::string matmul(const std::string& x, const std::string& result, int64_t k, int64_t n) {
@@ -197,12 +201,15 @@ std::vector<Named> cuda_cases() {
       {"conv_mma", conv("bf16", 512, 64, 1), 4608, Against::kTerms, true, 0, "conv_w_channels_last"},
       {"conv_grouped", conv("f16", 32, 48, 4), 72},
       {"conv_grouped", conv("bf16", 36, 36, 3), 108},
+      {"conv_mma", conv("f32", 64, 64, 1, kTf32), 576, Against::kTerms, true},
+      {"conv_mma", conv("f32", 6, 8, 2, kTf32), 27},
       {"conv_simt", conv("f32", 6, 8, 2), 27},
       {"conv_depthwise", conv("f16", 16, 16, 16), 9},
       {"weight_gradient_wgmma", weight_gradient("bf16", 40, 72, 1), 4 * 9 * 8},
       {"weight_gradient_wgmma", weight_gradient("f16", 24, 36, 6), 4 * 9 * 8},
       {"weight_gradient_mma", weight_gradient("bf16", 40, 72, 1), 4 * 9 * 8},
       {"weight_gradient_mma", weight_gradient("f16", 24, 36, 6), 4 * 9 * 8},
+      {"weight_gradient_tf32", weight_gradient("f32", 24, 36, 1, kTf32), 4 * 9 * 8},
       {"weight_gradient_depthwise", weight_gradient("f32", 17, 17, 17), 4 * 9 * 8},
       {"weight_gradient_depthwise", weight_gradient("bf16", 32, 32, 32), 4 * 9 * 8},
       {"attention_simt", attention("f32", 65, 40), 65, Against::kLargest},

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "autodiff/gradients.h"
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"
@@ -78,6 +79,168 @@ TEST_P(Tf32, RoundsTheOperandsOfProducts) {
 INSTANTIATE_TEST_SUITE_P(Products, Tf32, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
+struct ConvCase {
+  const char* name;
+  Op op;
+  Sizes x, other;  // w, or dy of a weight gradient
+  Attrs attrs;
+  int64_t bias = 0;  // its size
+  double depth;      // of a result's sum
+};
+
+Attrs windows(const Ints& strides, const Ints& pads, const Ints& dilations, int64_t groups) {
+  return {{"strides", strides}, {"pads", pads}, {"dilations", dilations}, {"groups", groups}};
+}
+Attrs with(Attrs attrs, const char* name, Attr value) {
+  attrs.set(name, std::move(value));
+  return attrs;
+}
+
+// Channels of whole 16 bytes and not, few of them, groups, strides; sums over images; phases of transposed
+// ones.
+const std::vector<ConvCase>& conv_cases() {
+  static const std::vector<ConvCase> cases = {
+      {"Plane", Op::conv, {2, 32, 9, 11}, {40, 32, 3, 3}, windows({1, 1}, {1, 1, 1, 1}, {1, 1}, 1), 40, 288},
+      {"Strided", Op::conv, {3, 20, 9, 8}, {13, 20, 3, 2}, windows({2, 1}, {1, 0, 1, 1}, {1, 2}, 1), 13, 120},
+      {"FewChannels",
+       Op::conv,
+       {2, 3, 15, 14},
+       {24, 3, 7, 7},
+       windows({2, 2}, {3, 3, 3, 3}, {1, 1}, 1),
+       0,
+       147},
+      {"Groups", Op::conv, {2, 12, 7, 9}, {18, 6, 3, 3}, windows({1, 1}, {1, 1, 1, 1}, {1, 1}, 2), 0, 54},
+      {"Line", Op::conv, {2, 17, 40}, {33, 17, 5}, windows({1}, {2, 2}, {1}, 1), 33, 85},
+      {"Space",
+       Op::conv,
+       {1, 8, 5, 6, 7},
+       {12, 8, 2, 3, 3},
+       windows({1, 2, 1}, {0, 1, 1, 1, 0, 1}, {1, 1, 1}, 1),
+       0,
+       144},
+      {"OneTap", Op::conv, {2, 64, 6, 5}, {48, 64, 1, 1}, windows({1, 1}, {0, 0, 0, 0}, {1, 1}, 1), 0, 64},
+      {"LongSum",
+       Op::conv,
+       {1, 256, 4, 4},
+       {16, 256, 3, 3},
+       windows({1, 1}, {1, 1, 1, 1}, {1, 1}, 1),
+       0,
+       2304},
+      {"Transposed",
+       Op::conv_transpose,
+       {2, 16, 7, 6},
+       {16, 24, 3, 4},
+       with(windows({2, 2}, {1, 1, 1, 1}, {1, 1}, 1), "output_padding", Ints{1, 0}),
+       24,
+       64},
+      {"TransposedGroups",
+       Op::conv_transpose,
+       {2, 12, 5, 5},
+       {12, 5, 3, 3},
+       with(windows({1, 1}, {0, 0, 0, 0}, {1, 1}, 2), "output_padding", Ints{0, 0}),
+       0,
+       54},
+      {"WeightGradient",
+       Op::conv_weight_gradient,
+       {4, 24, 9, 10},
+       {4, 16, 5, 10},
+       with(windows({2, 1}, {1, 1, 1, 1}, {1, 1}, 1), "kernel", Shape{3, 3}),
+       0,
+       200},
+      {"WeightGradientOfGroups",
+       Op::conv_weight_gradient,
+       {3, 10, 8, 8},
+       {3, 6, 8, 8},
+       with(windows({1, 1}, {1, 1, 1, 1}, {1, 1}, 2), "kernel", Shape{3, 3}),
+       0,
+       192}};
+  return cases;
+}
+
+// `last`: the result as [N, H, W, M].
+Program conv_of(const ConvCase& test, bool last = false) {
+  Graph graph("main");
+  std::vector<ValueId> operands = {graph.add_input("x", {DType::f32, to_shape(test.x)}),
+                                   graph.add_input("w", {DType::f32, to_shape(test.other)})};
+  if (test.op != Op::conv_weight_gradient)
+    operands.push_back(test.bias > 0 ? graph.add_input("bias", {DType::f32, {Dim(test.bias)}}) : kNoValue);
+  const ValueId z = graph.add(Op::relu, {graph.add(test.op, operands, test.attrs)});
+  graph.add_output(last ? graph.add(Op::transpose, {z}, {{"perm", Ints{0, 2, 3, 1}}}) : z, "z");
+  Program program;
+  program.entries.push_back(std::move(graph));
+  return program;
+}
+
+class Tf32Conv : public ::testing::TestWithParam<ConvCase> {};
+
+void expect_rounded_operands(const ConvCase& test, const Program& plain, const std::set<std::string>& skip) {
+  Program rounded = plain;
+  rounded.entries[0] = multiply_in_tf32(plain.entries[0]);
+  std::map<std::string, Array> inputs{{"x", random_array(DType::f32, test.x, 1)},
+                                      {"w", random_array(DType::f32, test.other, 2)}};
+  if (test.bias > 0) inputs.emplace("bias", random_array(DType::f32, {test.bias}, 3));
+  const Array expected = evaluate(rounded, rounded.entries[0], {inputs, {}}).outputs.at("z");
+  const Array in_f32 = evaluate(plain, plain.entries[0], {inputs, {}}).outputs.at("z");
+  const double tolerance = 4e-6 * std::sqrt(test.depth + 1);
+  EXPECT_FALSE(compare(in_f32, expected, tolerance, tolerance).ok());
+
+  CompileOptions options;
+  options.precision = Precision::kTf32;
+  options.skip_passes = skip;
+  const std::unique_ptr<Executable> exe = testing::compiled(plain, options);
+  if (exe == nullptr) return;
+  const CompareReport report = compare(exe->run("", inputs).at("z"), expected, tolerance, tolerance);
+  EXPECT_TRUE(report.ok()) << to_string(report);
+}
+
+TEST_P(Tf32Conv, RoundsTheOperandsOfProducts) {
+  const ConvCase& test = GetParam();
+  expect_rounded_operands(test, conv_of(test), {});
+  if (test.x.size() == 4) expect_rounded_operands(test, conv_of(test, true), {});
+  if (test.op == Op::conv_transpose)
+    expect_rounded_operands(test, conv_of(test), {"decompose_conv_transpose"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Convolutions, Tf32Conv, ::testing::ValuesIn(conv_cases()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+bool is_marked(const Graph& graph) { return graph.nodes()[0].attrs.get_bool("tf32"); }
+
+TEST(Tf32Text, DepthwiseConvolutionsStay) {
+  const auto depthwise = [](Op op, const Sizes& x, const Sizes& other, Attrs attrs) {
+    return conv_of({"", op, x, other, std::move(attrs), 0, 9});
+  };
+  const Attrs attrs = windows({1, 1}, {1, 1, 1, 1}, {1, 1}, 6);
+  for (const Program& program :
+       {depthwise(Op::conv, {2, 6, 5, 5}, {12, 1, 3, 3}, attrs),
+        depthwise(Op::conv_transpose, {2, 12, 5, 5}, {12, 1, 3, 3},
+                  with(attrs, "output_padding", Ints{0, 0})),
+        depthwise(Op::conv_weight_gradient, {2, 6, 5, 5}, {2, 12, 5, 5}, with(attrs, "kernel", Shape{3, 3}))})
+    EXPECT_FALSE(is_marked(multiply_in_tf32(program.entries[0]))) << print(program);
+  EXPECT_TRUE(is_marked(multiply_in_tf32(conv_of(conv_cases()[0]).entries[0])));
+}
+
+// The marks of a convolution's gradients are its own.
+TEST(Tf32Text, GradientsMultiplyAsTheirOp) {
+  for (const bool tf32 : {false, true})
+    for (const size_t at :
+         {size_t{0}, size_t{6}, size_t{8}}) {  // a weight gradient, one that is a product, transposed
+      Program program = conv_of(conv_cases()[at]);
+      Graph& graph = program.entries[0];
+      if (tf32) graph = multiply_in_tf32(graph);
+      const ValueId sum =
+          graph.add(Op::reduce_sum, {graph.outputs()[0]}, {{"axes", Ints{0, 1, 2, 3}}, {"keepdims", false}});
+      add_gradients(graph, sum, {graph.inputs()[0], graph.inputs()[1]});
+      int products = 0;
+      for (const Node& node : graph.nodes())
+        if (const Attr* mark = node.attrs.find("tf32")) {
+          EXPECT_EQ(std::get<bool>(*mark), tf32) << op_info(node.op).name;
+          ++products;
+        }
+      EXPECT_EQ(products, 3);
+    }
+}
+
 TEST(Tf32Text, IsOfF32Only) {
   const auto program = [](const std::string& dtype) {
     return "program {\n  entry main(%x: " + dtype +
@@ -86,6 +249,29 @@ TEST(Tf32Text, IsOfF32Only) {
   };
   EXPECT_NO_THROW(compile(parse(program("f32"))));
   EXPECT_THROW(parse(program("f64")), UserError);
+}
+
+TEST(Tf32Text, OnAGpuConvolutionsTakeTensorCores) {
+  CompileOptions options;
+  options.precision = Precision::kTf32;
+  for (const char* target : {"sm_80", "sm_90"})
+    for (const ConvCase& test : conv_cases()) {
+      options.target = target;
+      const std::string text = testing::printed_stage(conv_of(test), "select", options);
+      EXPECT_EQ(text.find("conv_simt"), std::string::npos) << text;
+      EXPECT_EQ(text.find("round_tf32"), std::string::npos) << text;
+    }
+}
+
+// What the copy engine brings is rounded in registers; weights are rounded before.
+TEST(Tf32Text, OnHopperWeightsAreRoundedFirst) {
+  CompileOptions options;
+  options.precision = Precision::kTf32;
+  for (const char* target : {"sm_80", "sm_90"}) {
+    options.target = target;
+    const std::string text = testing::printed_stage(conv_of(conv_cases()[0], true), "select", options);
+    EXPECT_EQ(text.find("reads weights rounded") != std::string::npos, options.target == "sm_90") << text;
+  }
 }
 
 TEST(Tf32Text, OnAGpuProductsTakeTensorCores) {

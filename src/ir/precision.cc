@@ -63,12 +63,30 @@ std::optional<DType> contraction_dtype(Precision precision) {
   return std::nullopt;
 }
 
+namespace {
+
+// One channel of many groups: its kernel, and that of its gradients, has nothing to add channels over, and
+// tensor cores nothing to multiply.
+bool is_depthwise(const Graph& graph, const Node& node) {
+  const int64_t groups = node.attrs.get_int("groups");
+  const Dim channels = node.op == Op::conv_weight_gradient ? graph.shape(node.results[0])[1]
+                                                           : graph.shape(node.operands[1])[1];
+  return groups > 1 && channels == Dim(1);
+}
+
+bool multiplies_in_tf32(const Graph& graph, const Node& node) {
+  if (op_info(node.op).attribute("tf32") == nullptr) return false;
+  if (graph.dtype(node.operands[0]) != DType::f32) return false;
+  return node.attrs.find("groups") == nullptr || !is_depthwise(graph, node);
+}
+
+}  // namespace
+
 Graph multiply_in_tf32(const Graph& graph) {
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     Node copy = node;
-    if ((node.op == Op::matmul || node.op == Op::linear) && graph.dtype(node.operands[0]) == DType::f32)
-      copy.attrs.set("tf32", true);
+    if (multiplies_in_tf32(graph, node)) copy.attrs.set("tf32", true);
     rewriter.copy(copy);
   }
   return rewriter.finish();

@@ -6,21 +6,8 @@
 namespace aicf {
 namespace {
 
-// What a target without such tensor cores multiplies.
-bool rounds_operands(const Node& node, const Target& target) {
-  return node.op == Op::matmul && node.attrs.get_bool("tf32") && !target.is_cuda();
-}
-
-std::vector<ValueId> multiply_rounded(Graph& graph, const Node& node, const std::vector<ValueId>& operands) {
-  Attrs attrs = node.attrs;
-  attrs.set("tf32", false);
-  std::vector<ValueId> rounded;
-  for (const ValueId id : operands) rounded.push_back(graph.add(Op::round_tf32, {id}, {}, node.origin));
-  return {graph.add(Op::matmul, rounded, attrs, node.origin)};
-}
-
 bool wants_decomposition(const Graph& graph, const Node& node, const Target& target) {
-  return rounds_operands(node, target) || (op_info(node.op).has(kComposite) && !target.claims(graph, node));
+  return op_info(node.op).has(kComposite) && !target.claims(graph, node);
 }
 
 // Composites within composites stay for the next time.
@@ -32,9 +19,7 @@ Graph decompose_once(const Graph& graph, const PassContext& context) {
       continue;
     }
     const std::vector<ValueId> operands = rewriter.values(node.operands);
-    const std::vector<ValueId> results = rounds_operands(node, context.target)
-                                             ? multiply_rounded(rewriter.graph(), node, operands)
-                                             : decompose(rewriter.graph(), node, operands);
+    const std::vector<ValueId> results = decompose(rewriter.graph(), node, operands);
     for (size_t i = 0; i < results.size(); ++i) rewriter.map(node.results[i], results[i]);
   }
   return rewriter.finish();

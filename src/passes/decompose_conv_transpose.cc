@@ -173,7 +173,8 @@ class Phases {
                                {{"strides", Ints(spatial(), 1)},
                                 {"pads", pads},
                                 {"dilations", dilations},
-                                {"groups", node_.attrs.get_int("groups")}});
+                                {"groups", node_.attrs.get_int("groups")},
+                                {"tf32", node_.attrs.get_bool("tf32")}});
     return e_.reshape(sums, interleaved_shape(spatial()));
   }
 

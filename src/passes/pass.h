@@ -78,6 +78,8 @@ Graph decompose_conv_transpose(const Graph& graph, const PassContext& context);
 Graph match_one_hot(const Graph& graph, const PassContext& context);
 // Adds the few elements of windows as slices.
 Graph unroll_window_sums(const Graph& graph, const PassContext& context);
+// Rounds the operands of products in tf32 that no kernel of the target multiplies so.
+Graph round_tf32_operands(const Graph& graph, const PassContext& context);
 // Evaluates nodes whose operands are all constants.
 Graph fold_constants(const Graph& graph, const PassContext& context);
 // Applies the algebra rules: identities, double transposes, chains of reshapes and casts.

@@ -76,6 +76,8 @@ const std::vector<PassInfo>& pass_table() {
       // folds
       // below.
       {"decompose_conv_transpose", decompose_conv_transpose, false, 1, has_op<Op::conv_transpose>},
+      // Every product is there; rounded constants fold below.
+      {"round_tf32_operands", round_tf32_operands, true, 0},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
       {"keep_reduced_axes", keep_reduced_axes, true, 0},
       // Axes that reductions keep stand in their places.

@@ -7,6 +7,7 @@
 #include "select/choose.h"
 #include "select/cuda_problem.h"
 #include "select/layout.h"
+#include "select/storage_order.h"
 #include "target/op_problem.h"
 
 namespace aicf {
@@ -157,14 +158,16 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   RowCall& row = call.what.emplace<RowCall>();
   for (ValueId id : operands)
     if (id != kNoValue) call.inputs.push_back(window(id));
-  const bool weights_turned = target_.is_cuda() && reads_weights_last(operands[1]);
-  if (weights_turned) call.inputs[1] = weights_last(operands[1], origin);
   fill_params(conv.graph, conv.node, *rows[0], row.params, row.fparams);
   for (ValueId id : extras)
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
-  if (target_.is_cuda() && is_half(graph_.dtype(operands[0])))
-    read_channels_last(call, *rows[0], operands, origin);
+  const bool matrix_units = target_.is_cuda() && wants_matrix_units(conv.graph, conv.node);
+  const bool rounded =
+      conv.node.attrs.get_bool("tf32") && read_rounded_weights(call, *rows[0], operands, origin);
+  const bool weights_turned = matrix_units && !rounded && reads_weights_last(operands[1]);
+  if (weights_turned) call.inputs[1] = weights_last(operands[1], origin);
+  if (matrix_units) read_channels_last(call, *rows[0], operands, origin);
   const KernelRow* packed = find_packed_conv(conv, operands[1], problem);
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
@@ -227,9 +230,8 @@ bool Selector::shared_by_convolutions(ValueId id) const {
   return at != conv_inputs_.end() && at->second > 1;
 }
 
-void Selector::read_channels_last(KernelCall& call, const KernelRow& row,
-                                  const std::vector<ValueId>& operands, const std::string& origin) {
-  constexpr int64_t kVector = 8;  // halves in 16 bytes
+// The call over copies of x and w where these have other axes innermost.
+KernelCall Selector::over_channels_last(const KernelCall& call, const std::vector<ValueId>& operands) const {
   KernelCall copied = call;
   for (const size_t i : {0, 1}) {
     const ValueId from = unsliced(operands[i]);
@@ -238,9 +240,46 @@ void Selector::read_channels_last(KernelCall& call, const KernelRow& row,
     const Ints order = channels_last_order(type.shape.size());
     copied.inputs[i] = window_of_copy(operands[i], ordered_window(from, type, order));
   }
+  return copied;
+}
+
+bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
+                                    const std::vector<ValueId>& operands, const std::string& origin) {
+  KernelCall copied = over_channels_last(call, operands);
+  own_row(copied)->params.back() = Dim(kRoundedWeights);
+  copied.inputs[1] = ordered_window(operands[1], graph_.type(operands[1]),
+                                    channels_last_order(graph_.type(operands[1]).shape.size()));
+  if (!reads_boxes(row, cuda_problem(copied, target_.arch, options_.ranges))) return false;
+  call.inputs[1] = rounded_weights(operands[1], origin);
+  own_row(call)->params.back() = Dim(kRoundedWeights);
+  return true;
+}
+
+Window Selector::rounded_weights(ValueId id, const std::string& origin) {
+  const auto known = rounded_weights_.find(id);
+  if (known != rounded_weights_.end()) return known->second;
+  const TensorType& type = graph_.type(id);
+  const bool at_load = is_weight(id);
+  const Window extra =
+      at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + root_name(window(id).root))
+              : add_extra(ExtraValue::Kind::kTemp, type, "");
+  const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
+  Region region;
+  region.full_shape = type.shape;
+  const ValueId w = region.body.add_input("w", type);
+  region.body.add_output(region.body.add(Op::round_tf32, {w}), "y");
+  add_tile_call(std::move(region), {}, {window(id)}, {copy}, origin, "a convolution reads weights rounded");
+  if (at_load) make_init();
+  return rounded_weights_[id] = copy;
+}
+
+void Selector::read_channels_last(KernelCall& call, const KernelRow& row,
+                                  const std::vector<ValueId>& operands, const std::string& origin) {
+  const int64_t vector = 16 / dtype_bytes(call.inputs[0].dtype);
+  const KernelCall copied = over_channels_last(call, operands);
   const bool boxes = reads_boxes(row, cuda_problem(copied, target_.arch, options_.ranges));
   const bool shared = shared_by_convolutions(operands[0]) &&
-                      divide_exactly(graph_.shape(operands[0])[1], Dim(kVector)).has_value();
+                      divide_exactly(graph_.shape(operands[0])[1], Dim(vector)).has_value();
   for (const size_t i : {0, 1})
     if (!(call.inputs[i].strides[1] == Dim(1)) && (boxes || (shared && i == 0)))
       call.inputs[i] = window_of_copy(operands[i], channels_last(unsliced(operands[i]), origin));

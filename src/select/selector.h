@@ -115,6 +115,13 @@ class Selector {
   // several convolutions share its copy.
   void read_channels_last(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
                           const std::string& origin);
+  KernelCall over_channels_last(const KernelCall& call, const std::vector<ValueId>& operands) const;
+  // On CUDA, of a product in tf32: w becomes a rounded copy, channels last, if the copy engine can then read
+  // x and w. Whether it did.
+  bool read_rounded_weights(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
+                            const std::string& origin);
+  // A value as tf32 multiplies it, with channels last; made at load if it is weights.
+  Window rounded_weights(ValueId id, const std::string& origin);
   // What the slice that makes a value, if one does, reads; else the value.
   ValueId unsliced(ValueId id) const;
   // The value as a part of its copy, or of the copy of what it is sliced from.
@@ -164,8 +171,8 @@ class Selector {
   Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);
   const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const;
   Window pack_conv(const Window& w, const Conv& conv, const std::string& origin);
-  // Matrix units of CUDA read 8 channels of a kernel position at a time; weights of 1 × 1 that no view turned
-  // lie like that anyway.
+  // Matrix units of CUDA read 16 bytes of channels of a kernel position at a time; weights of 1 × 1 that no
+  // view turned lie like that anyway.
   bool reads_weights_last(ValueId w) const;
   Window weights_last(ValueId id, const std::string& origin);
 
@@ -175,7 +182,7 @@ class Selector {
   std::vector<Ints> orders_;       // by value: how it is stored
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
   std::vector<ValueId> targets_;   // by value: the variable it is written into
-  std::map<ValueId, Window> channels_last_copies_;
+  std::map<ValueId, Window> channels_last_copies_, rounded_weights_;
   std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it
   std::map<ValueId, JoinedWeights> joined_;  // by root
   std::set<ValueId> made_at_load_;           // roots

@@ -125,7 +125,7 @@ class Orders {
   bool feeds_conv(ValueId id) const { return feeds_conv_[static_cast<size_t>(id)]; }
 
   bool prefers_last(const Graph& graph, const Node& conv) const {
-    return target_.is_cuda() ? is_half(graph.dtype(conv.operands[0])) : has_packed_form(graph, conv);
+    return target_.is_cuda() ? wants_matrix_units(graph, conv) : has_packed_form(graph, conv);
   }
   // A depthwise convolution on the CPU takes channels either way.
   bool keeps_last(const Graph& graph, const Node& conv) const {
@@ -214,6 +214,10 @@ Ints inverse_order(const Ints& perm) {
   Ints inverse(perm.size());
   for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
   return inverse;
+}
+
+bool wants_matrix_units(const Graph& graph, const Node& conv) {
+  return is_half(graph.dtype(conv.operands[0])) || conv.attrs.get_bool("tf32");
 }
 
 bool has_packed_form(const Graph& graph, const Node& conv) {

@@ -1,5 +1,5 @@
 // Where and in which order of axes values are stored. Row-major is the rule; a value whose only reader
-// transposes it is stored as that reader wants it, and what convolutions (on CUDA: of f16 and bf16) and the
+// transposes it is stored as that reader wants it, and what convolutions (on CUDA: on matrix units) and the
 // ops after them make is stored channels-last ([N, spatial..., C]), so that a convolution reads its windows
 // where they lie. Only strides change: every kernel takes any, so the orders are a matter of speed.
 #pragma once
@@ -32,6 +32,9 @@ struct ConcatPart {
 // write is a part also through views, where strides can express them.
 std::vector<ConcatPart> concat_parts(const Graph& graph);
 
+// Whether this conv node (of `graph`, or of a region's body) is for the matrix units of a GPU: halves, or f32
+// in tf32.
+bool wants_matrix_units(const Graph& graph, const Node& conv);
 // Whether the weights of this conv node (of `graph`, or of a region's body) have a form that is packed at
 // load: f32 of static size, with enough output channels in a group to fill vectors. That they are weights at
 // all is not asked.

@@ -108,10 +108,10 @@ const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem
 
 bool Selector::reads_weights_last(ValueId w) const {
   const TensorType& type = graph_.type(w);
-  if (!is_weight(w) || !is_half(type.dtype)) return false;
+  if (!is_weight(w)) return false;
   const bool known =
       std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
-  if (!known || !divide_exactly(type.shape[1], Dim(8))) return false;
+  if (!known || !divide_exactly(type.shape[1], Dim(16 / dtype_bytes(type.dtype)))) return false;
   return !(window(w).strides[1] == Dim(1)) ||
          std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
 }

@@ -4,8 +4,11 @@
 namespace aicf {
 namespace {
 
-ValueId matmul(Emitter& e, ValueId x, ValueId y, bool transpose_x, bool transpose_y) {
-  return e.op(Op::matmul, {x, y}, {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}});
+// In tf32 if the op whose gradient it is part of is.
+ValueId matmul(const Vjp& v, ValueId x, ValueId y, bool transpose_x, bool transpose_y) {
+  return v.e.op(
+      Op::matmul, {x, y},
+      {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}, {"tf32", v.attrs().get_bool("tf32")}});
 }
 
 // All axes but the last as one.
@@ -26,13 +29,13 @@ Values vjp_matmul(const Vjp& v) {
   ValueId x = v.x(0), dy = v.dy();
   const ValueId y = v.x(1);
   Values gradients(2, kNoValue);
-  if (v.wants(0)) gradients[0] = tx ? matmul(e, y, dy, ty, true) : matmul(e, dy, y, false, !ty);
+  if (v.wants(0)) gradients[0] = tx ? matmul(v, y, dy, ty, true) : matmul(v, dy, y, false, !ty);
   if (v.wants(1)) {
     if (!tx && e.rank(y) == 2) {
       x = as_rows(e, x);
       dy = as_rows(e, dy);
     }
-    gradients[1] = ty ? matmul(e, dy, x, true, tx) : matmul(e, x, dy, !tx, false);
+    gradients[1] = ty ? matmul(v, dy, x, true, tx) : matmul(v, x, dy, !tx, false);
   }
   return gradients;
 }
@@ -42,11 +45,13 @@ Values vjp_linear(const Vjp& v) {
   const bool transposed = v.attrs().get_bool("transpose_w");
   const ValueId dy = v.dy(), dy_rows = as_rows(e, dy);
   Values gradients(3, kNoValue);
-  if (v.wants(0)) gradients[0] = e.op(Op::linear, {dy, v.x(1)}, {{"transpose_w", !transposed}});
+  if (v.wants(0))
+    gradients[0] =
+        e.op(Op::linear, {dy, v.x(1)}, {{"transpose_w", !transposed}, {"tf32", v.attrs().get_bool("tf32")}});
   if (v.wants(1)) {
     const ValueId x_rows = as_rows(e, v.x(0));
     gradients[1] =
-        transposed ? matmul(e, dy_rows, x_rows, true, false) : matmul(e, x_rows, dy_rows, true, false);
+        transposed ? matmul(v, dy_rows, x_rows, true, false) : matmul(v, x_rows, dy_rows, true, false);
   }
   if (v.wants(2)) gradients[2] = e.reduce(Op::reduce_sum, dy_rows, {0}, false);
   return gradients;

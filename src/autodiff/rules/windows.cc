@@ -10,11 +10,14 @@ namespace {
 
 struct Windows {
   Ints strides, pads, dilations;
+  bool tf32 = false;
   size_t spatial() const { return strides.size(); }
 };
 
 Windows windows_of(const Attrs& attrs) {
-  return {attrs.get_ints("strides"), attrs.get_ints("pads"), attrs.get_ints("dilations")};
+  const Attr* tf32 = attrs.find("tf32");  // pooling has none
+  return {attrs.get_ints("strides"), attrs.get_ints("pads"), attrs.get_ints("dilations"),
+          tf32 != nullptr && std::get<bool>(*tf32)};
 }
 
 // Sums what windows at the positions of dy give to the elements under them: [N, C, size of `full`...]. Where
@@ -36,7 +39,8 @@ ValueId spread_windows(Emitter& e, ValueId dy, ValueId w, const Windows& windows
                              {"pads", pads},
                              {"dilations", windows.dilations},
                              {"output_padding", output_padding},
-                             {"groups", groups}});
+                             {"groups", groups},
+                             {"tf32", windows.tf32}});
   Shape limits = e.shape(sums);
   for (size_t i = 2; i < limits.size(); ++i) limits[i] = full[i];
   return cut(e, sums, Shape(limits.size(), Dim(0)), limits);
@@ -55,12 +59,13 @@ bool is_product(const Vjp& v, const Windows& windows, ValueId x, ValueId dy, con
          (dtype == DType::f32 || dtype == DType::f64);
 }
 
-ValueId product_weight_gradient(Emitter& e, ValueId x, ValueId dy, const Shape& w) {
+ValueId product_weight_gradient(Emitter& e, ValueId x, ValueId dy, const Shape& w, bool tf32) {
   const auto as_rows = [&](ValueId image) {
     const Shape shape = e.shape(image);
     return e.reshape(image, {shape[0], shape[1], element_count(Shape(shape.begin() + 2, shape.end()))});
   };
-  const ValueId products = e.op(Op::matmul, {as_rows(dy), as_rows(x)}, {{"transpose_y", true}});
+  const ValueId products =
+      e.op(Op::matmul, {as_rows(dy), as_rows(x)}, {{"transpose_y", true}, {"tf32", tf32}});
   return e.reshape(e.reduce(Op::reduce_sum, products, {0}, false), w);
 }
 
@@ -69,13 +74,14 @@ ValueId product_weight_gradient(Emitter& e, ValueId x, ValueId dy, const Shape& 
 ValueId weight_gradient(const Vjp& v, ValueId x, ValueId dy, const Shape& w) {
   Emitter& e = v.e;
   const Windows windows = windows_of(v.attrs());
-  if (is_product(v, windows, x, dy, w)) return product_weight_gradient(e, x, dy, w);
+  if (is_product(v, windows, x, dy, w)) return product_weight_gradient(e, x, dy, w, windows.tf32);
   return e.op(Op::conv_weight_gradient, {x, dy},
               {{"kernel", Shape(w.begin() + 2, w.end())},
                {"strides", windows.strides},
                {"pads", windows.pads},
                {"dilations", windows.dilations},
-               {"groups", v.attrs().get_int("groups")}});
+               {"groups", v.attrs().get_int("groups")},
+               {"tf32", windows.tf32}});
 }
 
 ValueId bias_gradient(const Vjp& v) {
@@ -104,7 +110,8 @@ Values vjp_conv_transpose(const Vjp& v) {
                               {{"strides", windows.strides},
                                {"pads", windows.pads},
                                {"dilations", windows.dilations},
-                               {"groups", v.attrs().get_int("groups")}});
+                               {"groups", v.attrs().get_int("groups")},
+                               {"tf32", windows.tf32}});
     // Output padding of a stride or more makes room for further windows.
     gradients[0] = cut(e, sums, Shape(x.size(), Dim(0)), x);
   }

@@ -33,7 +33,8 @@ Values decompose_conv_weight_gradient(Emitter& e, const Node& node, const Values
                       {{"strides", node.attrs.get_ints("dilations")},
                        {"pads", node.attrs.get_ints("pads")},
                        {"dilations", node.attrs.get_ints("strides")},
-                       {"groups", groups}});
+                       {"groups", groups},
+                       {"tf32", node.attrs.get_bool("tf32")}});
   const Shape& kernel = node.attrs.get_dims("kernel");
   limits.insert(limits.end(), kernel.begin(), kernel.end());
   if (!(e.shape(sums) == limits))

@@ -31,6 +31,13 @@ double round_tf32(double x, DType dtype) {
   return std::round(x / spacing) * spacing;
 }
 
+RefTensor multiplied_operand(const RefContext& c, size_t k) {
+  RefTensor x = c.x(k);
+  if (c.attrs().get_bool("tf32"))
+    for (double& element : x.f) element = round_tf32(element, x.dtype);
+  return x;
+}
+
 RefTensor swap_last_axes(const RefTensor& x) {
   const size_t rank = x.sizes.size();
   Index sizes = x.sizes;
@@ -54,11 +61,8 @@ RefTensor expand_batch(const RefTensor& x, const Index& result_sizes) {
 
 // Operand `k` of a product as it is multiplied, rows of x times columns of y.
 RefTensor factor(const RefContext& c, size_t k, const char* transposed) {
-  RefTensor matrix =
-      transposed != nullptr && c.attrs().get_bool(transposed) ? swap_last_axes(c.x(k)) : c.x(k);
-  if (c.attrs().get_bool("tf32"))
-    for (double& element : matrix.f) element = round_tf32(element, matrix.dtype);
-  return matrix;
+  RefTensor matrix = multiplied_operand(c, k);
+  return transposed != nullptr && c.attrs().get_bool(transposed) ? swap_last_axes(matrix) : matrix;
 }
 
 }  // namespace

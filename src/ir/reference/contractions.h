@@ -1,8 +1,8 @@
-// Pieces of matrix products of the reference evaluator that more than one op means: matmul, linear,
+// Pieces of products of the reference evaluator that more than one op means: matmul, linear, convolutions,
 // attention.
 #pragma once
 
-#include "ir/reference/tensor.h"
+#include "ir/reference/ref_op.h"
 
 namespace aicf::reference {
 
@@ -12,6 +12,9 @@ void multiply(const int64_t* x, const int64_t* y, int64_t* out, int64_t m, int64
 
 // What op round_tf32 makes of an element of the dtype.
 double round_tf32(double x, DType dtype);
+
+// Operand `k` as it is multiplied: rounded where attribute tf32 says so.
+RefTensor multiplied_operand(const RefContext& c, size_t k);
 
 RefTensor swap_last_axes(const RefTensor& x);
 

@@ -52,9 +52,8 @@ constexpr double kTruncatedBlock = 16;
 // What sums of n terms lose, in units of the sum of their magnitudes.
 double sum_factor(const RefContext& c) {
   const double n = length_of(c);
-  const bool tensor_cores =
-      (c.node.op == Op::matmul || c.node.op == Op::conv) &&
-      (is_half(c.x(0).dtype) || (c.node.op == Op::matmul && c.attrs().get_bool("tf32")));
+  const bool tensor_cores = (c.node.op == Op::matmul || c.node.op == Op::conv) &&
+                            (is_half(c.x(0).dtype) || c.attrs().get_bool("tf32"));
   return std::sqrt(n / 3) + (tensor_cores ? n / kTruncatedBlock : 0);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/dim.h"
+#include "ir/reference/contractions.h"
 #include "ir/reference/ref_op.h"
 
 namespace aicf::reference {
@@ -127,7 +128,7 @@ int64_t padded_taps(const Window& window, const Index& out) {
 }  // namespace
 
 RefResults ref_conv(const RefContext& c) {
-  const RefTensor &x = c.x(0), &w = c.x(1);
+  const RefTensor x = multiplied_operand(c, 0), w = multiplied_operand(c, 1);
   RefTensor out = c.result();
   const Window window = make_window(c, x.sizes, out.sizes, spatial(w.sizes));
   const int64_t batch = x.sizes[0], channels = x.sizes[1], maps = w.sizes[0], group_channels = w.sizes[1];
@@ -153,7 +154,7 @@ RefResults ref_conv(const RefContext& c) {
 }
 
 RefResults ref_conv_weight_gradient(const RefContext& c) {
-  const RefTensor &x = c.x(0), &dy = c.x(1);
+  const RefTensor x = multiplied_operand(c, 0), dy = multiplied_operand(c, 1);
   RefTensor out = c.result();
   const Window window = make_window(c, x.sizes, dy.sizes, spatial(out.sizes));
   const int64_t batch = x.sizes[0], channels = x.sizes[1], maps = dy.sizes[1], group_channels = out.sizes[1];
@@ -179,7 +180,7 @@ RefResults ref_conv_weight_gradient(const RefContext& c) {
 // The adjoint of conv: the roles of input and output positions are exchanged, and each tap adds where conv
 // reads.
 RefResults ref_conv_transpose(const RefContext& c) {
-  const RefTensor &x = c.x(0), &w = c.x(1);
+  const RefTensor x = multiplied_operand(c, 0), w = multiplied_operand(c, 1);
   RefTensor out = c.result();
   const Window window = make_window(c, out.sizes, x.sizes, spatial(w.sizes));
   const int64_t batch = x.sizes[0], channels = x.sizes[1], group_maps = w.sizes[1], maps = out.sizes[1];

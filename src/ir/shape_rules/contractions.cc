@@ -5,19 +5,6 @@
 
 namespace aicf {
 
-namespace {
-
-void check_tf32(const ShapeQuery& query) {
-  const DType dtype = query.operands[0]->dtype;
-  if (query.attrs.get_bool("tf32") && dtype != DType::f32)
-    throw UserError(ErrorCode::kU_bad_dtype, std::string(query.info.name) + " multiplies only f32 in tf32")
-        .with_value(describe_operand(query, 0))
-        .with_expected("f32")
-        .with_actual(std::string(dtype_name(dtype)));
-}
-
-}  // namespace
-
 void shape_matmul(ShapeQuery& query) {
   check_tf32(query);
   require_rank_at_least(query, 0, 2);

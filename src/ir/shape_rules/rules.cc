@@ -57,6 +57,15 @@ const std::string& operand_name(const ShapeQuery& query, size_t operand) {
   return rows[std::min(operand, rows.size() - 1)].name;
 }
 
+void check_tf32(const ShapeQuery& query) {
+  const DType dtype = query.operands[0]->dtype;
+  if (query.attrs.get_bool("tf32") && dtype != DType::f32)
+    throw UserError(ErrorCode::kU_bad_dtype, std::string(query.info.name) + " multiplies only f32 in tf32")
+        .with_value(describe_operand(query, 0))
+        .with_expected("f32")
+        .with_actual(std::string(dtype_name(dtype)));
+}
+
 std::string describe_operand(const ShapeQuery& query, size_t operand) {
   return "operand '" + operand_name(query, operand) + "' " + to_string(*query.operands[operand]);
 }

@@ -42,6 +42,9 @@ const Ints& require_ints(const ShapeQuery& query, std::string_view name, size_t 
 // A dims attribute has `count` sizes, none known to be negative.
 const Shape& require_dims(const ShapeQuery& query, std::string_view name, size_t count);
 
+// Attribute tf32 is set for f32 alone.
+void check_tf32(const ShapeQuery& query);
+
 // b - a is known and negative.
 bool known_greater(const Dim& a, const Dim& b);
 

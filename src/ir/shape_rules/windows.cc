@@ -73,6 +73,7 @@ void require_kernel(const ShapeQuery& query) {
 }  // namespace
 
 void shape_conv(ShapeQuery& query) {
+  check_tf32(query);
   const Windows windows = require_windows(query);
   require_kernel(query);
   const int64_t groups = require_groups(query);
@@ -87,6 +88,7 @@ void shape_conv(ShapeQuery& query) {
 }
 
 void shape_conv_weight_gradient(ShapeQuery& query) {
+  check_tf32(query);
   const Windows windows = require_windows(query);
   const Shape& kernel = require_dims(query, "kernel", windows.spatial);
   for (const Dim& size : kernel)
@@ -110,6 +112,7 @@ void shape_conv_weight_gradient(ShapeQuery& query) {
 }
 
 void shape_conv_transpose(ShapeQuery& query) {
+  check_tf32(query);
   const Windows windows = require_windows(query);
   require_kernel(query);
   const int64_t groups = require_groups(query);

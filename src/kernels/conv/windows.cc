@@ -15,6 +15,13 @@ void check_number(int64_t value, int64_t least, const char* what, const char* na
 
 }  // namespace
 
+bool asks_tf32(const std::vector<Dim>& params, bool transposed) {
+  if (params.empty()) return false;
+  constexpr int64_t kCounts = 3;  // spatial_rank, groups, has_bias
+  const int64_t lists = transposed ? 5 : 4, spatial = params[0].require_constant("the rank of a convolution");
+  return static_cast<int64_t>(params.size()) > kCounts + lists * spatial;
+}
+
 KernelRange kernel_range(const WindowAxis& axis, int64_t o) {
   const int64_t first = axis.position(o, 0);
   const int64_t begin = first < 0 ? ceil_div(-first, axis.dilation) : 0;

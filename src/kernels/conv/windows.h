@@ -5,6 +5,9 @@
 
 #include <cstdint>
 
+#include <vector>
+
+#include "base/dim.h"
 #include "kernels/abi.h"
 
 namespace aicf {
@@ -32,6 +35,10 @@ struct KernelRange {
   int64_t begin, end;
 };
 KernelRange kernel_range(const WindowAxis& axis, int64_t o);
+
+// Whether the params of a convolution, a transposed one or a weight gradient ask for products in tf32: then 1
+// follows their lists of numbers. No params: no.
+bool asks_tf32(const std::vector<Dim>& params, bool transposed = false);
 
 struct WindowParams {
   int64_t spatial;

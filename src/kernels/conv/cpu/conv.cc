@@ -264,7 +264,8 @@ void prepare_gemm(BoundCall& call, const char* name) {
 bool fits(const Problem& problem) {
   if (problem.inputs.size() < 2 || problem.outputs.empty()) return false;
   const size_t rank = problem.inputs[0].sizes.size();
-  return problem.inputs[0].dtype == problem.inputs[1].dtype && rank >= 3 && rank <= kSpatialAxes + 2;
+  return problem.inputs[0].dtype == problem.inputs[1].dtype && !asks_tf32(problem.params) && rank >= 3 &&
+         rank <= kSpatialAxes + 2;
 }
 
 void check_conv_types(const BoundCall& call, const char* name) {

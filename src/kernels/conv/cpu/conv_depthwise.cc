@@ -226,8 +226,8 @@ bool can_run_conv_f32_depthwise(const Problem& problem) {
   if (problem.inputs.size() < 2 || problem.params.size() < 2 || problem.inputs[0].dtype != DType::f32)
     return false;
   const Shape &x = problem.inputs[0].sizes, &w = problem.inputs[1].sizes;
-  return problem.inputs[1].dtype == DType::f32 && x.size() >= 3 && x.size() <= kSpatialAxes + 2 &&
-         w.size() == x.size() && w[1] == Dim(1) && w[0] == problem.params[1];
+  return problem.inputs[1].dtype == DType::f32 && !asks_tf32(problem.params) && x.size() >= 3 &&
+         x.size() <= kSpatialAxes + 2 && w.size() == x.size() && w[1] == Dim(1) && w[0] == problem.params[1];
 }
 
 namespace {

@@ -217,7 +217,8 @@ TransposePlan plan_transpose(const BoundCall& call, const ConvParams& params) {
 bool can_run_conv_transpose(const Problem& problem) {
   if (problem.inputs.size() < 2 || problem.inputs[0].dtype != problem.inputs[1].dtype) return false;
   const size_t rank = problem.inputs[0].sizes.size();
-  return is_float(problem.inputs[0].dtype) && rank >= 3 && rank <= kSpatialAxes + 2;
+  return is_float(problem.inputs[0].dtype) && !asks_tf32(problem.params, true) && rank >= 3 &&
+         rank <= kSpatialAxes + 2;
 }
 
 void prepare_conv_transpose(BoundCall& call) {

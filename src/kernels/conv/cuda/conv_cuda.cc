@@ -46,8 +46,10 @@ bool is_conv(const Problem& problem) {
 
 }  // namespace
 
-bool can_run_conv_mma(const Problem& problem) { return is_conv(problem) && is_half(problem.inputs[0].dtype); }
-bool can_run_conv_simt(const Problem& problem) { return is_conv(problem); }
+bool can_run_conv_mma(const Problem& problem) {
+  return is_conv(problem) && (is_half(problem.inputs[0].dtype) || asks_tf32(problem.params));
+}
+bool can_run_conv_simt(const Problem& problem) { return is_conv(problem) && !asks_tf32(problem.params); }
 
 // A thread reads its channel anew for each map: with more maps than the narrowest tile of a product has
 // columns, a product reads it less often.
@@ -60,7 +62,8 @@ bool can_run_conv_depthwise(const Problem& problem) {
 }
 
 bool can_run_conv_w_channels_last(const Problem& problem) {
-  return problem.inputs.size() == 1 && problem.outputs.size() == 1 && is_half(problem.inputs[0].dtype);
+  return problem.inputs.size() == 1 && problem.outputs.size() == 1 &&
+         (is_half(problem.inputs[0].dtype) || problem.inputs[0].dtype == DType::f32);
 }
 CudaCode generate_conv_w_channels_last(const CudaProblem& problem) {
   CudaCode code;

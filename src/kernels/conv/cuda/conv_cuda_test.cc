@@ -22,6 +22,7 @@ struct ConvCase {
   int64_t groups = 1, channels = 8, maps = 16;  // of a group
   bool bias = false, last = true, transposed = false;
   int64_t kernel = 3, stride = 2, dilation = 1;
+  bool tf32 = false;
 };
 
 CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCase& c) {
@@ -33,6 +34,7 @@ CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCase& c) 
   for (int64_t number : {c.stride, kPad, kPad, c.dilation})
     p.params.insert(p.params.end(), c.spatial, Dim(number));
   if (c.transposed) p.params.insert(p.params.end(), c.spatial, Dim(0));
+  if (c.tf32) p.params.emplace_back(1);
   for (size_t i = 0; i < c.spatial; ++i) {
     x.push_back(random.size(5, 12));
     w.emplace_back(c.kernel);
@@ -61,6 +63,8 @@ TEST(ConvCuda, Compiles) {
         ConvCase c{.spatial = spatial, .bias = spatial == 1, .last = layout == 1};
         if (spatial == 3) c.groups = 2, c.maps = 12;
         texts.add(half ? "conv_mma" : "conv_simt", conv_problem(random, dtype, c), random.ranges());
+        c.tf32 = true;
+        if (dtype == DType::f32) texts.add("conv_mma", conv_problem(random, dtype, c), random.ranges());
       }
       ConvCase depthwise{.spatial = spatial, .groups = 16, .channels = 1, .maps = 1, .last = spatial != 3};
       texts.add("conv_depthwise", conv_problem(random, dtype, depthwise), random.ranges());
@@ -211,6 +215,26 @@ TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
   }
   AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
+}
+
+// In tf32 where the weights lie rounded, and with half as many channels in a step.
+TEST(ConvCuda, CopyEngineReadsRoundedWeightsInTf32) {
+  std::vector<std::string> texts;
+  RandomWindows random(3);
+  for (const auto& [channels, maps] : std::vector<std::array<int64_t, 2>>{{96, 96}, {64, 512}}) {
+    CudaProblem p = conv_problem(random, DType::f32, {.channels = channels, .maps = maps, .tf32 = true});
+    set_sizes(p, 32, 56);
+    EXPECT_TRUE(hopper_code(p, random).launches.back().function.starts_with("conv_mma_f32"));
+    p.params.back() = Dim(kRoundedWeights);
+    const CudaCode code = hopper_code(p, random);
+    EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_f32")) << code.launches[0].function;
+    ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
+    EXPECT_EQ(code.launches[0].tensor_maps[0].box[0], 32);
+    texts.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
 TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {

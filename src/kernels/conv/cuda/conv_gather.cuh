@@ -1,4 +1,4 @@
-// Tiles of x's windows in shared memory, for the convolutions on matrix units: rows are pixels, 64 steps of K each, in the
+// Tiles of x's windows in shared memory, for the convolutions on matrix units: rows are pixels, 128 bytes of K each, in the
 // swizzle of StageTile, which is also the 128-byte swizzle of wgmma. Asynchronous copies take up to 16 bytes where channels
 // are neighbours; padding comes as zeros. And what brings x and w into such layouts.
 #pragma once
@@ -19,11 +19,12 @@ __device__ __forceinline__ void copy_unit(uint32_t to, const void* from, bool co
                  : "memory");
 }
 
-// kRows pixels of a tile, seen by one thread: it copies 8 elements of K for each of kCount of them, kUnit at a time (1: one
+// kRows pixels of a tile, seen by one thread: it copies 16 bytes of K for each of kCount of them, kUnit at a time (1: one
 // by one and not asynchronously).
 template <class T, class I, int kRows, int kThreads, int kUnit>
 struct GatheredRows {
-  using Tile = StageTile<T, kRows, kHalfDepth, false>;
+  static constexpr int kSize = int(sizeof(T)), kDepth = kStepBytes / kSize, kVector = 16 / kSize;
+  using Tile = StageTile<T, kRows, kDepth, false>;
   static constexpr int kCount = kRows * Tile::kChunks / kThreads, kStep = kThreads / Tile::kChunks;
   static_assert(kRows * Tile::kChunks % kThreads == 0, "every thread copies as many chunks");
 
@@ -67,35 +68,36 @@ struct GatheredRows {
     return sum;
   }
 
-  // Steps k … k + kHalfDepth - 1 of K, zeros from k_end on.
+  // Steps k … k + kDepth - 1 of K, zeros from k_end on.
   template <class O>
   __device__ __forceinline__ void load(const O& o, const T* x, I k, I k_end, char* stage) const {
     const int chunk = int(threadIdx.x) % Tile::kChunks;
-    const I first = k + chunk * 8;
+    const I first = k + chunk * kVector;
     if constexpr (kUnit > 1) {
       const uint32_t shared = shared_address(stage);
 #pragma unroll
-      for (int e = 0; e < 8; e += kUnit) {
+      for (int e = 0; e < kVector; e += kUnit) {
         const Tap<I> tap = tap_at(o, first + e);
         const I shift = offset(o, tap);
 #pragma unroll
         for (int i = 0; i < kCount; ++i) {
           const bool copied = first + e < k_end && inside(o, i, tap);
-          copy_unit<kUnit * 2>(shared + Tile::offset(row(i), chunk) + e * 2, copied ? x + (base[i] + shift) : x, copied);
+          copy_unit<kUnit * kSize>(shared + Tile::offset(row(i), chunk) + e * kSize, copied ? x + (base[i] + shift) : x,
+                                   copied);
         }
       }
     } else {
       union {
-        uint16_t elements[8];
+        typename MmaType<T>::Word elements[kVector];
         uint4 all;
       } v[kCount];
 #pragma unroll
-      for (int e = 0; e < 8; ++e) {
+      for (int e = 0; e < kVector; ++e) {
         const Tap<I> tap = tap_at(o, first + e);
         const I shift = offset(o, tap);
 #pragma unroll
         for (int i = 0; i < kCount; ++i)
-          v[i].elements[e] = first + e < k_end && inside(o, i, tap) ? x[base[i] + shift].bits : uint16_t(0);
+          v[i].elements[e] = first + e < k_end && inside(o, i, tap) ? MmaType<T>::word(x[base[i] + shift]) : 0;
       }
 #pragma unroll
       for (int i = 0; i < kCount; ++i) *reinterpret_cast<uint4*>(stage + Tile::offset(row(i), chunk)) = v[i].all;

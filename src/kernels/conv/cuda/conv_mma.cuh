@@ -1,22 +1,23 @@
-// Convolution of f16 and bf16 with mma.sync: an implicit GEMM whose one operand is gathered from the windows of x
-// (conv_gather.cuh). The arithmetic is that of matmul/cuda/mma.cuh, and so is the order of accumulation: 16 steps of K at a
-// time, ascending; a split K adds the parts in order.
+// Convolution of f16, bf16 and, in tf32, f32 with mma.sync: an implicit GEMM whose one operand is gathered from the windows of x
+// (conv_gather.cuh). The arithmetic is that of matmul/cuda/mma.cuh, and so is the order of accumulation: 16 steps of K
+// (tf32: 8) at a time, ascending; a split K adds the parts in order.
 #pragma once
 
 #include "conv/cuda/conv_gather.cuh"
 
 namespace aicf {
 
-// BM × BN results by warps of WM × WN. Weights are rows of w_map elements, a multiple of 8, K neighbours in each.
+// BM × BN results by warps of WM × WN. Weights are rows of w_map elements, whole 16 bytes, K neighbours in each.
 template <class T, int BM, int BN, int WM, int WN, int kStages, bool kPixelRows, int kUnit, bool kWide, Split kSplit,
           int kParts>
 struct ConvMma {
   using Core = MmaMatmul<T, BM, BN, WM, WN, kStages, true, true, true, true, kSplit, kParts>;
   static constexpr int kThreads = Core::kThreads, kGroups = Core::kGroups, kQuadBlocks = Core::kQuadBlocks;
+  static constexpr int kDepth = Core::kDepth;
   static constexpr int kPixels = kPixelRows ? BM : BN, kMaps = kPixelRows ? BN : BM;
   // x stands first in a stage if pixels are rows, as MmaMatmul has its rows first.
-  static constexpr int kFirstBytes = StageTile<T, BM, kHalfDepth, false>::kBytes;
-  using WeightTile = StageTile<T, kMaps, kHalfDepth, false>;
+  static constexpr int kFirstBytes = StageTile<T, BM, kDepth, false>::kBytes;
+  using WeightTile = StageTile<T, kMaps, kDepth, false>;
   static constexpr int kGatheredAt = kPixelRows ? 0 : kFirstBytes, kWeightsAt = kPixelRows ? kFirstBytes : 0;
 
   template <class O, class I>
@@ -26,11 +27,11 @@ struct ConvMma {
                                                     float (&acc)[Core::kRowBlocks][kQuadBlocks][4][4]) {
     GatheredRows<T, I, kPixels, kThreads, kUnit> gathered;
     gathered.find(o, first_pixel, pixels_left);
-    const int steps = k_first < k_end ? int((k_end - k_first + kHalfDepth - 1) / kHalfDepth) : 0;
+    const int steps = k_first < k_end ? int((k_end - k_first + kDepth - 1) / kDepth) : 0;
     const auto load = [&](int step) {
       if (step < steps) {
         char* stage = shared + step % kStages * Core::kStageBytes;
-        const I k = k_first + I(step) * kHalfDepth;
+        const I k = k_first + I(step) * kDepth;
         gathered.load(o, x, k, k_end, stage + kGatheredAt);
         WeightTile::template copy<kThreads>(shared_address(stage + kWeightsAt), w + k, o.w_map, maps_left, I(k_end - k),
                                             int(threadIdx.x));

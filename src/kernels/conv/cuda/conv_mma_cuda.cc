@@ -2,18 +2,24 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
 #include "kernels/conv/cuda/conv_ways.h"
 #include "kernels/cuda_walk.h"
+#include "kernels/matmul/cuda/matmul_operands.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {
 namespace {
 
-constexpr int64_t kMmaVector = 8;  // halves in 16 bytes
 constexpr int32_t kMmaBlock = 256;
+
+int64_t mma_element_bytes(const CudaProblem& problem) { return dtype_bytes(problem.inputs[0].dtype); }
+int64_t mma_vector(const CudaProblem& problem) { return 16 / mma_element_bytes(problem); }
+// Steps of K in a stage.
+int64_t stage_depth(const CudaProblem& problem) { return kStageBytes / mma_element_bytes(problem); }
 
 // Weights that a matrix kernel reads as they are: K, in the order of conv.cuh, contiguous per map.
 bool packed_weights(const CudaProblem& problem, const ConvProblem& c) {
@@ -25,7 +31,8 @@ bool packed_weights(const CudaProblem& problem, const ConvProblem& c) {
     if (!(w.sizes[i] == Dim(1)) && !(w.strides[i] == expected)) return false;
     expected = expected * w.sizes[i];
   }
-  return is_multiple(c.w_map, kMmaVector) && is_multiple(w.offset, kMmaVector);
+  const int64_t vector = mma_vector(problem);
+  return is_multiple(c.w_map, vector) && is_multiple(w.offset, vector);
 }
 
 // How many neighbours in K, at most 16 bytes, lie in one aligned unit of x.
@@ -38,15 +45,17 @@ int64_t gathered_unit(const CudaProblem& problem, const ConvProblem& c) {
       if (i != 1 && !(x.sizes[i] == Dim(1)) && !is_multiple(x.strides[i], unit)) return false;
     return true;
   };
-  int64_t unit = kMmaVector;
+  int64_t unit = mma_vector(problem);
   while (unit > 1 && !fits(unit)) unit /= 2;
   return unit;
 }
 
 std::vector<PricedMatmul> gathered_ways_of(const CudaProblem& problem, const ConvProblem& c) {
-  const MatmulSizes sizes{size_to_choose_by(batches_of(c) * c.groups, problem),
-                          size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
-                          size_to_choose_by(depth_of(c), problem)};
+  const bool tf32 = asks_tf32(problem.params);
+  MatmulSizes sizes{size_to_choose_by(batches_of(c) * c.groups, problem),
+                    size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
+                    size_to_choose_by(depth_of(c), problem) * (tf32 ? 2 : 1)};
+  sizes.f32 = tf32;
   return gathered_ways(sizes, problem.arch);
 }
 
@@ -71,16 +80,19 @@ struct MmaOperands {
 
 Dim aligned(const Dim& bytes) { return ceildiv(bytes, Dim(kCudaAlignment)) * Dim(kCudaAlignment); }
 
+constexpr int64_t kFewChannels = 4;  // copied as one unit
+
 // x is copied where channels are no neighbours; padded to whole units where there is one group.
-void pack_x(MmaOperands& o) {
+void pack_x(MmaOperands& o, const CudaProblem& problem) {
   ConvProblem& c = o.conv;
-  if (!is_multiple(c.channels, kMmaVector)) {
+  const int64_t vector = mma_vector(problem);
+  if (!is_multiple(c.channels, vector)) {
     if (!(c.groups == Dim(1)) || !c.channels.is_constant()) return;
     const int64_t channels = *c.channels.constant();
-    c.channels = Dim(channels <= 4 ? 4 : (channels + kMmaVector - 1) / kMmaVector * kMmaVector);
+    c.channels = Dim(channels <= kFewChannels ? kFewChannels : round_up(channels, vector));
   }
   o.packs_x = o.packs_w = true;
-  o.unit = is_multiple(c.channels, kMmaVector) ? kMmaVector : 4;
+  o.unit = is_multiple(c.channels, vector) ? vector : kFewChannels;
   Dim stride = c.groups * c.channels;
   c.x_channel = Dim(1);
   for (size_t axis = c.axes.size(); axis-- > 0;) {
@@ -88,15 +100,16 @@ void pack_x(MmaOperands& o) {
     stride = stride * c.axes[axis].in;
   }
   c.x_batch = stride;
-  o.x_bytes = aligned(c.images * stride * Dim(2));
+  o.x_bytes = aligned(c.images * stride * Dim(mma_element_bytes(problem)));
 }
 
 MmaOperands mma_operands(const CudaProblem& problem, const ConvProblem& conv) {
   MmaOperands o{conv, false, !packed_weights(problem, conv), gathered_unit(problem, conv), Dim(0), Dim(0)};
-  if (o.unit == 1) pack_x(o);
+  if (o.unit == 1) pack_x(o, problem);
   if (!o.packs_w) return o;
-  o.conv.w_map = ceildiv(depth_of(o.conv), Dim(kMmaVector)) * Dim(kMmaVector);
-  o.w_bytes = aligned(conv.groups * conv.maps * o.conv.w_map * Dim(2));
+  const Dim vector(mma_vector(problem));
+  o.conv.w_map = ceildiv(depth_of(o.conv), vector) * vector;
+  o.w_bytes = aligned(conv.groups * conv.maps * o.conv.w_map * Dim(mma_element_bytes(problem)));
   return o;
 }
 
@@ -116,11 +129,12 @@ GatheredPlan resolve_gathered(const MatmulWay& way, const CudaProblem& problem, 
   plan.way = way;
   plan.operands = mma_operands(problem, conv);
   const Dim depth = depth_of(plan.operands.conv);
-  const int64_t steps = (size_to_choose_by(depth, problem) + kStepDepth - 1) / kStepDepth / split_parts(way);
+  const int64_t step = stage_depth(problem);
+  const int64_t steps = ceil_div(size_to_choose_by(depth, problem), step) / split_parts(way);
   plan.way.stages = static_cast<int>(std::clamp<int64_t>(steps, 2, way.stages));
   plan.tiles = batches_of(conv) * ceildiv(rows_of(conv), Dim(way.block_m)) *
                ceildiv(columns_of(conv), Dim(way.block_n));
-  plan.part_depth = ceildiv(ceildiv(depth, Dim(split_parts(way))), Dim(kStepDepth)) * Dim(kStepDepth);
+  plan.part_depth = ceildiv(ceildiv(depth, Dim(split_parts(way))), Dim(step)) * Dim(step);
   if (is_wgmma(way)) {
     plan.threads = way.block_m / 64 * 128;
     // Two blocks of 128 columns or three of 64 share a multiprocessor.
@@ -129,7 +143,7 @@ GatheredPlan resolve_gathered(const MatmulWay& way, const CudaProblem& problem, 
     plan.warp = warp_tile(way, false);
     plan.threads = way.block_m / plan.warp.m * (way.block_n / plan.warp.n) * 32;
   }
-  const int64_t pipeline = int64_t{plan.way.stages} * (way.block_m + way.block_n) * kStepDepth * 2;
+  const int64_t pipeline = int64_t{plan.way.stages} * (way.block_m + way.block_n) * kStageBytes;
   const int64_t results = int64_t{way.block_m} * way.block_n * 4;
   plan.shared_bytes = std::max(pipeline, splits_in_cluster(way) ? results : 0);
   return plan;
@@ -169,7 +183,9 @@ class MmaWriter {
   std::string element() const { return std::string(cuda_type(problem_.inputs[0].dtype)); }
 
   void add_pack_x(CudaCode& code) const {
-    const int64_t channels = operands_.unit == kMmaVector ? 32 : 4, positions = 2048 / channels;  // of a tile
+    // Of a tile.
+    const int64_t channels = operands_.conv.channels == Dim(kFewChannels) ? kFewChannels : 32,
+                  positions = 2048 / channels;
     const Dim padded = conv_.groups * operands_.conv.channels;
     CudaParams params;
     const std::string body = operands_text(problem_, conv_, "in0", "in1", params) + "  aicf::pack_input<" +

@@ -1,13 +1,13 @@
 // Convolution as a product of matrices on wgmma.cuh: a tile's rows are a box of pixels of the result, and the copy engine
 // itself finds what a tap of the window reads there: the same box of x, moved by the tap, zero outside of x. The order of
-// K is that of the weights' memory: taps, then channels, 64 of which are a step.
+// K is that of the weights' memory: taps, then channels, 128 bytes of which are a step. K counts 2 bytes.
 #pragma once
 
-#include "matmul/cuda/wgmma.cuh"
+#include "matmul/cuda/wgmma_tf32.cuh"
 
 namespace aicf {
 
-// Shape: constants kChannels, kKernelW, of the result kOutW, kOutH, of a box kBoxW, kBoxH, kBoxN, of a tile kRows, and
+// Shape: constants kHalves, of an element, kChannels, in halves, kKernelW, of the result kOutW, kOutH, of a box kBoxW, kBoxH, kBoxN, of a tile kRows, and
 // kStrideW, kStrideH, kDilationW, kDilationH, kLowW, kLowH.
 template <class Shape>
 struct PixelBoxes {
@@ -30,7 +30,7 @@ struct ConvTmaOperands {
     const PixelBoxes<Shape> box(uint32_t(row) / Shape::kRows);
     const uint32_t tap = uint32_t(k) / Shape::kChannels, channel = uint32_t(k) % Shape::kChannels;
     const int kw = int(tap % Shape::kKernelW), kh = int(tap / Shape::kKernelW);
-    load_box(map, to, barrier, int(channel), int(box.w) * Shape::kStrideW + kw * Shape::kDilationW - Shape::kLowW,
+    load_box(map, to, barrier, int(channel) / Shape::kHalves, int(box.w) * Shape::kStrideW + kw * Shape::kDilationW - Shape::kLowW,
              int(box.h) * Shape::kStrideH + kh * Shape::kDilationH - Shape::kLowH, int(box.n));
   }
 };

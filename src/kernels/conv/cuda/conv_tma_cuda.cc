@@ -13,7 +13,6 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kTmaVector = 8;     // halves in 16 bytes
 constexpr int64_t kMaxStep = 8;       // of a tensor map
 constexpr int64_t kMostPassed = 256;  // elements along an axis of its box
 constexpr int64_t kFewPixels = 16;
@@ -25,6 +24,23 @@ struct Box {
 };
 
 int64_t constant(const Dim& dim) { return dim.require_constant("a size of a convolution"); }
+
+// Of an element: so often K counts it.
+int64_t halves_of(const CudaWindow& window) { return dtype_bytes(window.dtype) / 2; }
+int64_t tma_vector(const CudaWindow& window) { return 16 / dtype_bytes(window.dtype); }
+// Channels of a stage.
+int64_t stage_channels(const CudaWindow& window) { return kStepDepth / halves_of(window); }
+// K of a tap of the weights, in units of 2 bytes: channels that lack in its last stage come as zeros.
+int64_t tap_depth(const CudaWindow& w) {
+  return halves_of(w) * round_up(constant(w.sizes[1]), stage_channels(w));
+}
+// Stages are of one tap. In tf32, where gathered operands are multiplied at half the rate, less than half of
+// what is loaded may lack.
+bool has_stages(const CudaWindow& w) {
+  if (!w.sizes[1].is_constant() || constant(w.sizes[1]) < 1) return false;
+  return w.dtype == DType::f32 ? tap_depth(w) < 2 * halves_of(w) * constant(w.sizes[1])
+                               : is_multiple(w.sizes[1], stage_channels(w));
+}
 
 int64_t boxes(const Box& box, int64_t w, int64_t h, int64_t images) {
   return ceil_div(w, box.w) * ceil_div(h, box.h) * ceil_div(images, box.n);
@@ -45,7 +61,7 @@ Box best_box(int64_t w, int64_t h, int64_t images, int64_t rows, int64_t most_w,
 // A tensor map can have the axis: a positive stride of whole 16 bytes.
 bool maps_axis(const CudaWindow& window, size_t axis, const SymbolRanges* ranges) {
   const Dim& stride = window.strides[axis];
-  return is_multiple(stride, kTmaVector) &&
+  return is_multiple(stride, tma_vector(window)) &&
          bounds(stride, ranges != nullptr ? *ranges : SymbolRanges()).lo > 0;
 }
 
@@ -55,7 +71,7 @@ struct Plan {
   Box box;
   Dim tiles;  // of all maps
   Dim row_tiles;
-  int64_t depth = 0, maps = 0;
+  int64_t depth = 0, maps = 0;  // K in units of 2 bytes
 };
 
 // With as many stages as fit beside the epilogue.
@@ -63,7 +79,8 @@ std::vector<PricedMatmul> tma_ways_of(const CudaProblem& problem, const CudaWind
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
   MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
-                    constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel), true};
+                    tap_depth(w) * constant(axes[kW].kernel) * constant(axes[kH].kernel), true};
+  sizes.f32 = w.dtype == DType::f32;
   const auto per_stride = [](const CudaWindowAxis& axis) {
     return std::max(1.0,
                     static_cast<double>(constant(axis.kernel)) / static_cast<double>(constant(axis.stride)));
@@ -91,7 +108,7 @@ Plan resolve_boxes(const MatmulWay& way, const CudaProblem& problem, const CudaW
   Plan plan;
   plan.way = way;
   plan.maps = constant(w.sizes[0]);
-  plan.depth = constant(w.sizes[1]) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
+  plan.depth = tap_depth(w) * constant(axes[kW].kernel) * constant(axes[kH].kernel);
   plan.box = best_box(out_w, out_h, images, way.block_m, kMostPassed / constant(axes[kW].stride),
                       kMostPassed / constant(axes[kH].stride));
   plan.row_tiles =
@@ -105,7 +122,8 @@ std::string shape_text(const CudaProblem& problem, const CudaWindowAxes& axes, c
   const auto add = [&](const char* name, int64_t value) {
     text += std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
   };
-  add("kChannels", constant(problem.inputs[1].sizes[1]));
+  add("kHalves", halves_of(problem.inputs[1]));
+  add("kChannels", tap_depth(problem.inputs[1]));
   add("kKernelW", constant(axes[kW].kernel));
   add("kOutW", constant(axes[kW].out)), add("kOutH", constant(axes[kH].out));
   add("kBoxW", plan.box.w), add("kBoxH", plan.box.h), add("kBoxN", plan.box.n);
@@ -132,22 +150,23 @@ std::string operands_text(const CudaWindowAxes& axes) {
       "k, int "
       "column,\n                                         uint32_t) const {\n"
       "    const uint32_t tap = uint32_t(k) / Shape::kChannels;\n"
-      "    aicf::load_box(map, to, barrier, int(uint32_t(k) % Shape::kChannels)";
+      "    aicf::load_box(map, to, barrier, int(uint32_t(k) % Shape::kChannels) / Shape::kHalves";
   if (!(axes[kW].kernel == Dim(1))) text += ", int(tap % Shape::kKernelW)";
   if (!(axes[kH].kernel == Dim(1))) text += ", int(tap / Shape::kKernelW)";
   return text + ", column);\n  }\n};\n";
 }
 
-std::vector<TensorMapSpec> maps_of(const CudaWindowAxes& axes, const Plan& plan) {
+std::vector<TensorMapSpec> maps_of(const CudaWindow& window, const CudaWindowAxes& axes, const Plan& plan) {
   const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
-  TensorMapSpec x{0,
-                  {1, 3, 2, 0},
-                  {kStepDepth, number(plan.box.w), number(plan.box.h), number(plan.box.n)},
-                  128,
-                  {1, number(constant(axes[kW].stride)), number(constant(axes[kH].stride)), 1}};
+  TensorMapSpec x{
+      0,
+      {1, 3, 2, 0},
+      {number(stage_channels(window)), number(plan.box.w), number(plan.box.h), number(plan.box.n)},
+      128,
+      {1, number(constant(axes[kW].stride)), number(constant(axes[kH].stride)), 1}};
   TensorMapSpec w{1, weight_axes(axes), {}, 128};
   w.box.assign(w.axes.size(), 1);
-  w.box.front() = kStepDepth;
+  w.box.front() = number(stage_channels(window));
   w.box.back() = plan.way.block_n;
   return {x, w};
 }
@@ -156,22 +175,21 @@ std::vector<TensorMapSpec> maps_of(const CudaWindowAxes& axes, const Plan& plan)
 
 bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedWeights))) return false;
   if (problem.arch != 90 || x.sizes.size() != 4 || !(problem.params[1] == Dim(1))) return false;
   for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
     for (const Dim* size : {&axis->in, &axis->out, &axis->kernel, &axis->stride, &axis->low, &axis->dilation})
       if (!size->is_constant()) return false;
   for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
     if (constant(axis->stride) > kMaxStep || constant(axis->in) < 1 || constant(axis->out) < 1) return false;
-  if (!w.sizes[0].is_constant() || !w.sizes[1].is_constant() || !is_multiple(w.sizes[1], kStepDepth) ||
-      constant(w.sizes[0]) < 1 || constant(w.sizes[1]) < 1)
-    return false;
+  if (!w.sizes[0].is_constant() || constant(w.sizes[0]) < 1 || !has_stages(w)) return false;
   const Interval images = bounds(x.sizes[0], ranges_of(problem));
   constexpr int64_t kMostRows = int64_t{1} << 30;
   if (images.lo < 1 || images.hi > kMostRows / constant(axes[kW].out) / constant(axes[kH].out) ||
       images.hi * constant(axes[kW].out) * constant(axes[kH].out) <= kFewPixels)
     return false;
   if (!(x.strides[1] == Dim(1)) || !(w.strides[1] == Dim(1))) return false;
-  if (!is_multiple(x.offset, kTmaVector) || !is_multiple(w.offset, kTmaVector)) return false;
+  if (!is_multiple(x.offset, tma_vector(x)) || !is_multiple(w.offset, tma_vector(w))) return false;
   for (const size_t axis : {0, 2, 3})
     if (!maps_axis(x, axis, problem.ranges)) return false;
   for (const int32_t axis : weight_axes(axes))
@@ -195,26 +213,29 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        .half_tile = epilogue_tile(*epilogue_problem.program).has_value()};
   const Dim part_depth(ceil_div(ceil_div(plan.depth, split_parts(c)), kStepDepth) * kStepDepth);
   const DType dtype = problem.inputs[0].dtype;
+  const bool tf32 = dtype == DType::f32;
   CudaParams params;
   const CudaEpilogue epilogue = cuda_epilogue(epilogue_problem, 2, params);
   CudaCode code;
   code.compile_cost = kLongToCompile;
-  code.source = "#include \"prelude.cuh\"\n#include \"conv/cuda/conv_tma.cuh\"\n" + epilogue.text +
-                wgmma_multiply_text(dtype, c.block_n, true, true) + shape_text(problem, axes, plan) +
-                operands_text(axes);
+  code.source =
+      "#include \"prelude.cuh\"\n#include \"conv/cuda/conv_tma.cuh\"\n" + epilogue.text +
+      (tf32 ? wgmma_multiply_tf32_text(c.block_n) : wgmma_multiply_text(dtype, c.block_n, true, true)) +
+      shape_text(problem, axes, plan) + operands_text(axes);
   const std::string images = params.expr(problem.inputs[0].sizes[0]),
                     rows = params.expr(plan.row_tiles * Dim(c.block_m));
-  const std::string body = "  const Epilogue inner = " + epilogue.make +
-                           ";\n  const aicf::BoxEpilogue<Shape, Epilogue> epilogue{inner, uint32_t(" +
-                           images + ")};\n  const Operands operands{{int32_t(" + rows + "), " +
-                           std::to_string(plan.maps) + ", " + std::to_string(plan.depth) + "}};\n  " +
-                           wgmma_type_text(c, tile) + "::run(operands, &map0, &map1, epilogue, " +
-                           part_depth.to_string() + ");\n}\n";
+  const std::string body =
+      "  const Epilogue inner = " + epilogue.make +
+      ";\n  const aicf::BoxEpilogue<Shape, Epilogue> epilogue{inner, uint32_t(" + images +
+      ")};\n  const Operands operands{{int32_t(" + rows + "), " + std::to_string(plan.maps) + ", " +
+      std::to_string(plan.depth) + "}};\n  " +
+      (tf32 ? "aicf::WgmmaTf32<" + wgmma_type_text(c, tile) + ", Multiply>" : wgmma_type_text(c, tile)) +
+      "::run(operands, &map0, &map1, epilogue, " + part_depth.to_string() + ");\n}\n";
   CudaLaunch launch = wgmma_launch(c, tile, plan.tiles);
   launch.function = "conv_tma_" + std::string(dtype_name(dtype)) + "_" + std::to_string(c.block_m) + "x" +
                     std::to_string(c.block_n);
   launch.params = params.dims();
-  launch.tensor_maps = maps_of(axes, plan);
+  launch.tensor_maps = maps_of(problem.inputs[0], axes, plan);
   code.source += cuda_kernel_head(problem, launch, false, c.occupancy) + body;
   code.launches.push_back(std::move(launch));
   return code;

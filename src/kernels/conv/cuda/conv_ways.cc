@@ -80,9 +80,9 @@ std::vector<PricedMatmul> small_ways(const MatmulSizes& sizes) {
 
 std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
   std::vector<PricedMatmul> ways;
-  if (arch < 90) {
+  if (arch < 90 || sizes.f32) {
     for (const MatmulWay& way : matmul_ways(sizes, MatmulFamily::mma, arch, 4))
-      ways.push_back(estimated(sizes, way));
+      if (!is_sliced(way)) ways.push_back(estimated(sizes, way));
     return ways;
   }
   const bool is_large = tile_count(sizes, wgmma(128, 64, 3)) >= kMultiprocessors;
@@ -92,11 +92,16 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
 }
 
 // Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
-// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two.
+// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two. In
+// tf32 there are registers for two.
 std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch) {
   constexpr int64_t kShortDepth = 256;
-  const MatmulWay narrow{
-      .unit = MatmulUnit::wgmma, .block_m = 128, .block_n = 64, .stages = 3, .warpgroups = 2, .occupancy = 3};
+  const MatmulWay narrow{.unit = MatmulUnit::wgmma,
+                         .block_m = 128,
+                         .block_n = 64,
+                         .stages = sizes.f32 ? 4 : 3,
+                         .warpgroups = 2,
+                         .occupancy = sizes.f32 ? 2 : 3};
   const int64_t tiles = tile_count(sizes, narrow);
   const bool is_best = tiles >= 2 * kMultiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
   std::vector<PricedMatmul> ways;

@@ -25,7 +25,7 @@ struct UnpackedOperand {
 template <int kUnit, class T, class O>
 __device__ __forceinline__ void pack_channels_last(const O& o, T* packed) {
   using I = typename O::Index;
-  constexpr int kTile = 64, kThreads = 256, kVector = 8;
+  constexpr int kTile = 64, kThreads = 256, kVector = 16 / int(sizeof(T));
   __shared__ alignas(16) T tile[kTile][kTile + 2];
   const I positions = o.size[0] * o.size[1] * o.size[2], tiles = (positions + kTile - 1) / kTile;
   const I image = divide(I(blockIdx.x), tiles), first = (I(blockIdx.x) - image * tiles) * kTile;

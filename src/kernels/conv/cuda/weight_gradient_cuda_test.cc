@@ -98,6 +98,32 @@ TEST(WeightGradientCuda, BoxesCompile) {
     for (const std::string& image : compile_cuda(texts, target)) EXPECT_FALSE(image.empty());
 }
 
+// Of every tile, in place and turned; on the oldest machine, for whose code NVRTC keeps most in registers.
+TEST(WeightGradientCuda, InTf32Compiles) {
+  std::vector<std::string> texts;
+  const CudaKernel& row = *find_cuda_kernel("weight_gradient_tf32");
+  const std::vector<Case> cases = {
+      {.channels = 3, .maps = 17, .size = {33, 31}, .kernel = 7, .stride = 2, .pad = 3},
+      {.channels = 12, .maps = 24, .groups = 3, .last = false},
+      {.channels = 40, .maps = 512, .kernel = 1, .pad = 0},
+      {.channels = 256, .maps = 256, .size = {56, 56}}};
+  for (const Case& c : cases) {
+    CudaProblem p = problem_of(DType::f32, c);
+    p.params.emplace_back(1);
+    p.arch = 80;
+    const bool turns = c.channels % 4 != 0 || !c.last;
+    EXPECT_EQ(code_of("weight_gradient_tf32", p).launches[0].function == "pack_x", turns);
+    const std::vector<KernelVariant> variants = cuda_variants(row, p);
+    p.way = variants[texts.size() % variants.size()].way;
+    const CudaCode code = code_of("weight_gradient_tf32", p);
+    EXPECT_EQ(code, code_of("weight_gradient_tf32", p));
+    texts.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_80"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
 TEST(WeightGradientCuda, CompilesWithSymbolicImages) {
   RandomWindows random(3);
   CudaProblem p = problem_of(DType::bf16, {});

@@ -128,7 +128,7 @@ bool can_run_weight_gradient_depthwise(const Problem& problem) {
   const bool is_known = std::all_of(out.begin(), out.end(), [](const Dim& d) { return d.is_constant(); });
   if (!is_known || !(is_half(dtype) || dtype == DType::f32) || x.size() > 4) return false;
   const Dim taps = element_count(Shape(out.begin() + 2, out.end()));
-  return out[1] == Dim(1) && x[1] == out[0] && known(taps) <= kMostTaps;
+  return !asks_tf32(problem.params) && out[1] == Dim(1) && x[1] == out[0] && known(taps) <= kMostTaps;
 }
 
 CudaCode generate_weight_gradient_depthwise(const CudaProblem& problem) {

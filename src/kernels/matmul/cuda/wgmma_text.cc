@@ -43,12 +43,14 @@ int64_t product_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   return std::max({read, stages + epilogue, epilogue == 0 ? results : 0});
 }
 
-// The matrix instruction with x by `x_operand`, whose values `inputs` gives.
+// The matrix instruction with x by `x_operand`, whose values `inputs` gives. f32: in tf32.
 std::string multiply_text(const std::string& name, const std::string& parameters, DType dtype, int columns,
                           const std::string& x_operand, int x_count, const std::string& flags,
                           const std::string& inputs) {
   const int registers = columns / 2;
-  const std::string type(dtype_name(dtype)), size = "m64n" + std::to_string(columns) + "k16";
+  const bool tf32 = dtype == DType::f32;
+  const std::string type(tf32 ? "tf32" : dtype_name(dtype)),
+      size = "m64n" + std::to_string(columns) + (tf32 ? "k8" : "k16");
   std::string names, operands;
   for (int i = 0; i < registers; ++i) {
     const std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
@@ -60,8 +62,14 @@ std::string multiply_text(const std::string& name, const std::string& parameters
          ", uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n"
          "        \"wgmma.mma_async.sync.aligned." +
          size + ".f32." + type + "." + type + " {" + names + "}, " + x_operand + ", %" +
-         std::to_string(registers + x_count) + ", add, 1, 1, " + flags + ";\\n}\"\n        : " + operands +
+         std::to_string(registers + x_count) + ", add, 1, 1" + flags + ";\\n}\"\n        : " + operands +
          "\n        : " + inputs + ", \"l\"(b));\n  }\n};\n";
+}
+
+// The operand of the matrix instruction whose four registers stand behind those of the results.
+std::string x_registers(int columns) {
+  const auto number = [&](int i) { return "%" + std::to_string(columns / 2 + i); };
+  return "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
 }
 
 // More than a few instructions for each result.
@@ -166,22 +174,25 @@ CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& ti
   return launch;
 }
 
+std::string wgmma_multiply_tf32_text(int columns) {
+  return multiply_text("Multiply", "const uint32_t (&a)[4]", DType::f32, columns, x_registers(columns), 4, "",
+                       "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
+}
+
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {
   return multiply_text("Multiply", "uint64_t a", dtype, columns, "%" + std::to_string(columns / 2), 1,
-                       std::string(x_along_k ? "0, " : "1, ") + (y_along_k ? "0" : "1"), "\"l\"(a)");
+                       std::string(x_along_k ? ", 0" : ", 1") + (y_along_k ? ", 0" : ", 1"), "\"l\"(a)");
 }
 
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k) {
   const std::string one = "{%12, %12, %12, %12}";
-  return multiply_text("MultiplyOnes", "uint32_t one", dtype, 24, one, 1, x_along_k ? "0" : "1",
+  return multiply_text("MultiplyOnes", "uint32_t one", dtype, 24, one, 1, x_along_k ? ", 0" : ", 1",
                        "\"r\"(one)");
 }
 
 std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k) {
-  const auto number = [&](int i) { return "%" + std::to_string(columns / 2 + i); };
-  const std::string x = "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
-  return multiply_text("MultiplyRs", "uint32_t low, uint32_t high", dtype, columns, x, 4,
-                       y_along_k ? "0" : "1", "\"r\"(low), \"r\"(0), \"r\"(high), \"r\"(0)");
+  return multiply_text("MultiplyRs", "uint32_t low, uint32_t high", dtype, columns, x_registers(columns), 4,
+                       y_along_k ? ", 0" : ", 1", "\"r\"(low), \"r\"(0), \"r\"(high), \"r\"(0)");
 }
 
 }  // namespace aicf

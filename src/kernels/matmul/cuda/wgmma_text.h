@@ -17,6 +17,10 @@ std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y
 // with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.
 std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k);
 
+// `struct Multiply` with run(float (&d)[columns / 2], const uint32_t (&a)[4], uint64_t b): the same of f32 in
+// tf32, 8 steps of k, with the thread's part of a in registers and both along k.
+std::string wgmma_multiply_tf32_text(int columns);
+
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the way.
 struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;

@@ -1,0 +1,294 @@
+// The row of weight gradients of f32 in tf32.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/rounding.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
+#include "kernels/conv/cuda/weight_gradient_problem.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/cuda_walk.h"
+#include "kernels/matmul/cuda/matmul_operands.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kTf32Vector = 4;  // f32 in 16 bytes
+constexpr int64_t kTf32Step = 32;   // of K
+constexpr int64_t kTurnedTile = 64;
+constexpr int32_t kTurningBlock = 256;
+
+struct Tf32GradientTile {
+  int m, n, warp_m, warp_n, stages, occupancy;  // blocks of a multiprocessor
+  int threads() const { return m / warp_m * (n / warp_n) * 32; }
+  int64_t shared_bytes() const { return int64_t{stages} * (m + n) * kStageBytes; }
+};
+constexpr Tf32GradientTile kTf32GradientTiles[] = {
+    {128, 128, 64, 64, 3, 2}, {128, 64, 32, 64, 4, 2}, {64, 64, 32, 32, 4, 3}};
+
+// An operand with its channels as neighbours, or its copy so.
+struct Tf32GradientOperand {
+  bool packs = false;
+  int64_t channels = 1;  // of a group
+  Dim batch, group;
+  std::optional<Dim> k;  // the distance of neighbouring positions, where those of all images have one
+  std::array<Dim, kSpatialAxes> axis;
+  Dim elements;  // of the copy
+};
+
+std::optional<Dim> position_stride(const CudaWindow& w) {
+  CudaWalk walk(1);
+  walk.add_axis(w.sizes[0], {w.strides[0]});
+  for (size_t i = 2; i < w.sizes.size(); ++i) walk.add_axis(w.sizes[i], {w.strides[i]});
+  walk.merge_axes();
+  if (walk.rank() > 1) return std::nullopt;
+  return walk.rank() == 0 ? Dim(0) : walk.strides[0][0];
+}
+
+bool has_vectors(const CudaWindow& w, int64_t channels) {
+  if (!(w.strides[1] == Dim(1)) || channels % kTf32Vector != 0 || !is_multiple(w.offset, kTf32Vector))
+    return false;
+  for (size_t i = 0; i < w.sizes.size(); ++i)
+    if (i != 1 && !(w.sizes[i] == Dim(1)) && !is_multiple(w.strides[i], kTf32Vector)) return false;
+  return true;
+}
+
+Tf32GradientOperand across_operand(const CudaWindow& w, int64_t groups, int64_t channels, bool by_position) {
+  Tf32GradientOperand o;
+  o.k = position_stride(w);
+  o.packs = !has_vectors(w, channels) || (by_position && !o.k);
+  if (!o.packs) {
+    o.channels = channels;
+    o.batch = w.strides[0];
+    o.group = Dim(channels);
+    for (size_t i = 2; i < w.sizes.size(); ++i) o.axis[kSpatialAxes - w.sizes.size() + i] = w.strides[i];
+    return o;
+  }
+  o.channels = round_up(channels, kTf32Vector);
+  o.group = Dim(o.channels);
+  Dim stride(groups * o.channels);
+  o.k = stride;
+  for (size_t i = kSpatialAxes, axis = w.sizes.size(); i-- > 0;) {
+    o.axis[i] = stride;
+    if (axis > 2) stride = stride * w.sizes[--axis];
+  }
+  o.batch = stride;
+  o.elements = w.sizes[0] * stride;
+  return o;
+}
+
+// Windows of one tap in place: x is read at the positions of dy.
+bool is_in_place(const WeightGradientProblem& w) {
+  return w.taps == 1 && std::all_of(w.axes.begin(), w.axes.end(), [](const CudaWindowAxis& a) {
+           return a.stride == Dim(1) && a.low == Dim(0) && a.in == a.out;
+         });
+}
+
+// What runs.
+struct Tf32GradientPlan {
+  Tf32GradientOperand x, y;
+  bool in_place = false;
+  Tf32GradientTile tile;
+  WeightGradientParts parts;
+  Dim part_depth;
+  int64_t tiles = 1;
+};
+
+Tf32GradientPlan across_operands(const CudaProblem& problem, const WeightGradientProblem& w) {
+  Tf32GradientPlan plan;
+  plan.in_place = is_in_place(w);
+  plan.x = across_operand(problem.inputs[0], w.groups, w.channels, plan.in_place);
+  plan.y = across_operand(problem.inputs[1], w.groups, w.maps, true);
+  return plan;
+}
+
+Dim all_positions(const CudaProblem& problem, const WeightGradientProblem& w) {
+  return problem.inputs[1].sizes[0] * w.pixels;
+}
+
+int64_t tf32_gradient_tiles(const Tf32GradientTile& tile, const WeightGradientProblem& w,
+                           const Tf32GradientPlan& plan) {
+  return ceil_div(w.taps * plan.x.channels, int64_t{tile.m}) * ceil_div(plan.y.channels, int64_t{tile.n});
+}
+
+// Cycles of a multiprocessor: of its blocks' products; then the parts are written, read and added. The
+// constants are estimates that no measurement has fitted yet.
+double tf32_gradient_cycles(const Tf32GradientTile& tile, int64_t tiles, int64_t steps, int64_t parts,
+                           double part_bytes) {
+  constexpr double kProducts = 350, kLeastStep = 500, kStart = 3000, kSumBytes = 1500;
+  const int64_t blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.occupancy;
+  const auto step = [&](int64_t occupancy) {
+    return std::max(static_cast<double>(occupancy) * tile.m * tile.n * kTf32Step / kProducts, kLeastStep);
+  };
+  const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, kMultiprocessors);
+  const double waves = static_cast<double>(full) * step(tile.occupancy) + (rest > 0 ? step(rest) : 0.0);
+  return kStart + waves * static_cast<double>(ceil_div(steps, parts)) +
+         2 * part_bytes * static_cast<double>(parts) / kSumBytes;
+}
+
+// The best first: of every tile the best number of parts, half as many and twice as many.
+std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
+                                             const Tf32GradientPlan& plan) {
+  constexpr int64_t kMostParts = 256, kFewestSteps = 8;
+  const int64_t depth = size_to_choose_by(all_positions(problem, w), problem),
+                steps = std::max<int64_t>(ceil_div(depth, kTf32Step), 1),
+                most = std::clamp<int64_t>(steps / kFewestSteps, 1, kMostParts);
+  const auto part_bytes = static_cast<double>(w.taps * plan.x.channels * plan.y.channels * w.groups * 4);
+  std::vector<KernelVariant> ways;
+  for (const Tf32GradientTile& tile : kTf32GradientTiles) {
+    const auto time = [&](int64_t parts) {
+      return tf32_gradient_cycles(tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
+                                 part_bytes);
+    };
+    int64_t best = 1;
+    for (int64_t parts = 2; parts <= most; ++parts)
+      if (time(parts) < time(best)) best = parts;
+    for (int64_t parts : std::set<int64_t>{best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)})
+      ways.push_back(
+          {WeightGradientWay{tile.m, tile.n, static_cast<int>(parts)}, time(parts) / kCyclesPerMicrosecond});
+  }
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  return ways;
+}
+
+const Tf32GradientTile& tf32_gradient_tile(const WeightGradientWay& way) {
+  const auto found =
+      std::find_if(std::begin(kTf32GradientTiles), std::end(kTf32GradientTiles),
+                   [&](const Tf32GradientTile& t) { return t.m == way.block_m && t.n == way.block_n; });
+  AICF_CHECK(found != std::end(kTf32GradientTiles), "a tile of no kernel: " + to_string(way));
+  return *found;
+}
+
+Tf32GradientPlan tf32_gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
+  Tf32GradientPlan plan = across_operands(problem, w);
+  const auto* asked = std::get_if<WeightGradientWay>(&problem.way);
+  AICF_CHECK(asked != nullptr || !is_named(problem.way),
+             "a weight gradient that cannot run so: " + to_string(problem.way));
+  const WeightGradientWay way =
+      asked != nullptr ? *asked
+                       : std::get<WeightGradientWay>(tf32_gradient_ways(problem, w, plan).front().way);
+  plan.tile = tf32_gradient_tile(way);
+  plan.tiles = tf32_gradient_tiles(plan.tile, w, plan);
+  WeightGradientParts& parts = plan.parts;
+  parts.count = way.parts;
+  parts.group_maps = parts.maps = w.maps;
+  parts.channels = plan.x.channels;
+  parts.row = plan.y.channels;
+  parts.group = w.taps * plan.x.channels * parts.row;
+  parts.part = w.groups * parts.group;
+  plan.part_depth =
+      ceildiv(ceildiv(all_positions(problem, w), Dim(parts.count)), Dim(kTf32Step)) * Dim(kTf32Step);
+  return plan;
+}
+
+Dim copy_bytes(const Tf32GradientOperand& o) {
+  return ceildiv(o.elements * Dim(4), Dim(kCudaAlignment)) * Dim(kCudaAlignment);
+}
+
+class Tf32GradientWriter {
+ public:
+  Tf32GradientWriter(const CudaProblem& problem, const WeightGradientProblem& w, const Tf32GradientPlan& plan)
+      : problem_(problem), w_(w), plan_(plan) {}
+
+  CudaCode write() {
+    CudaCode code;
+    code.compile_cost = kLongToCompile;
+    const Dim y_at = copy_bytes(plan_.x), parts_at = y_at + copy_bytes(plan_.y);
+    code.workspace_bytes = parts_at + Dim(plan_.parts.bytes());
+    code.source = includes({"conv/cuda/weight_gradient_tf32.cuh"});
+    if (plan_.x.packs) add_pack(code, 0, plan_.x, w_.channels, Dim(0));
+    if (plan_.y.packs) add_pack(code, 1, plan_.y, w_.maps, y_at);
+    add_products(code, y_at, parts_at);
+    add_weight_gradient_sum(code, problem_, w_, plan_.parts, parts_at);
+    return code;
+  }
+
+ private:
+  std::string index_text() const {
+    return weight_gradient_index_text(problem_, max(elements(0, plan_.x), elements(1, plan_.y)), plan_.parts);
+  }
+  Dim elements(size_t input, const Tf32GradientOperand& o) const {
+    return o.packs ? o.elements : problem_.inputs[input].sizes[0] * o.batch;
+  }
+
+  void add_pack(CudaCode& code, size_t input, const Tf32GradientOperand& o, int64_t channels, const Dim& to) const {
+    const CudaWindow& w = problem_.inputs[input];
+    std::vector<Dim> sizes(kSpatialAxes, Dim(1)), strides(kSpatialAxes, Dim(0));
+    Dim positions(1);
+    for (size_t i = 2; i < w.sizes.size(); ++i) {
+      const size_t axis = kSpatialAxes - w.sizes.size() + i;
+      sizes[axis] = w.sizes[i];
+      strides[axis] = w.strides[i];
+      positions = positions * w.sizes[i];
+    }
+    CudaParams params;
+    const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
+    const std::string body =
+        index_text() + "  const aicf::UnpackedOperand<float, I> o = {in" + std::to_string(input) + ", " +
+        braced(sizes, params) + ", " + braced(strides, params) + number(w.strides[0]) + number(w.strides[1]) +
+        number(Dim(w_.groups)) + number(Dim(channels)) + number(Dim(o.channels)) +
+        "};\n  aicf::pack_channels_last<1>(o, " + workspace_copy(problem_, to, params) + ");\n";
+    CudaLaunch launch = flat_launch(input == 0 ? "pack_x" : "pack_dy",
+                                    w.sizes[0] * ceildiv(positions, Dim(kTurnedTile)), kTurningBlock, params);
+    launch.grid[1] = Dim(ceil_div(w_.groups * o.channels, kTurnedTile));
+    add_kernel(code, problem_, std::move(launch), body);
+  }
+
+  void add_products(CudaCode& code, const Dim& y_at, const Dim& parts_at) const {
+    const Tf32GradientTile& tile = plan_.tile;
+    CudaWindowAxes axes = w_.axes;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      axes[i].in_stride = plan_.x.axis[i];
+      axes[i].out_stride = Dim(0);
+    }
+    CudaParams params;
+    const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
+    const auto comma = [](int v) { return std::to_string(v) + ", "; };
+    const std::string x = plan_.x.packs ? workspace_copy(problem_, Dim(0), params) : "in0",
+                      y = plan_.y.packs ? workspace_copy(problem_, y_at, params) : "in1";
+    const std::string body =
+        index_text() + "  const aicf::Tf32GradientOperands<float, I> o = {" + x + ", " + y + ", " +
+        window_axes_text(axes, params) + number(problem_.inputs[0].sizes[0]) + number(Dim(plan_.x.channels)) +
+        number(Dim(plan_.y.channels)) + number(plan_.x.batch) + number(plan_.x.group) +
+        number(plan_.y.group) + number(plan_.x.k.value_or(Dim(0))) + number(*plan_.y.k) +
+        "};\n  aicf::WeightGradientTf32<float, " + comma(tile.m) + comma(tile.n) + comma(tile.warp_m) +
+        comma(tile.warp_n) + comma(tile.stages) + flag(plan_.in_place) + ">::run(o" +
+        number(Dim(plan_.parts.count)) + number(plan_.part_depth) +
+        ", reinterpret_cast<float*>(static_cast<char*>(workspace) + " + params.expr(parts_at) + ")" +
+        number(Dim(plan_.parts.row)) + number(Dim(plan_.parts.group)) + number(Dim(plan_.parts.part)) +
+        ");\n";
+    CudaLaunch launch =
+        flat_launch("weight_gradient_tf32_f32_" + std::to_string(tile.m) + "x" + std::to_string(tile.n),
+                    Dim(plan_.tiles * plan_.parts.count), tile.threads(), params);
+    launch.grid[1] = Dim(w_.groups);
+    launch.shared_bytes = tile.shared_bytes();
+    add_kernel(code, problem_, std::move(launch), body, tile.occupancy);
+  }
+
+  const CudaProblem& problem_;
+  const WeightGradientProblem& w_;
+  const Tf32GradientPlan& plan_;
+};
+
+}  // namespace
+
+bool can_run_weight_gradient_tf32(const Problem& problem) {
+  if (problem.inputs.size() != 2 || problem.outputs.size() != 1) return false;
+  const Shape &x = problem.inputs[0].sizes, &out = problem.outputs[0].sizes;
+  const bool is_known = std::all_of(out.begin(), out.end(), [](const Dim& d) { return d.is_constant(); });
+  return asks_tf32(problem.params) && x.size() <= kSpatialAxes + 2 && x[1].is_constant() && is_known;
+}
+
+CudaCode generate_weight_gradient_tf32(const CudaProblem& problem) {
+  const WeightGradientProblem w = weight_gradient_problem(problem);
+  const Tf32GradientPlan plan = tf32_gradient_plan(problem, w);
+  return Tf32GradientWriter(problem, w, plan).write();
+}
+
+std::vector<KernelVariant> weight_gradient_tf32_variants(const CudaProblem& problem) {
+  const WeightGradientProblem w = weight_gradient_problem(problem);
+  return tf32_gradient_ways(problem, w, across_operands(problem, w));
+}
+
+}  // namespace aicf
