@@ -38,6 +38,8 @@ enum class WorkForm : uint8_t {
   kConv,
   kConvTranspose,
   kConvWeightGradient,
+  kRecurrent,          // products of all steps, with w as operand 2
+  kRecurrentBackward,  // the same as operand 0
   kGather,          // rows of the first operand, by indices
   kPad,             // some of the first operand's elements
   kScatter,         // the first operand stays where it is
