@@ -1,4 +1,4 @@
-"""LSTM, GRU and plain recurrent layers: the products with the inputs of all steps at once, then one op a layer."""
+"""LSTM, GRU and plain recurrent layers: products with the inputs of all steps, then one op a layer."""
 
 from __future__ import annotations
 
