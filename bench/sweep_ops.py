@@ -29,6 +29,8 @@ NO_TORCH_FORM = {
     "attention_lse": "torch returns no logsumexp",
     "attention_backward": "the gradient of attention",
     "conv_weight_gradient": "the gradient of conv",
+    "recurrent": "torch has it with the products of its inputs; bench/drawn.py draws such layers",
+    "recurrent_backward": "the gradient of recurrent",
     "rope_append": "a cache is a state",
     "linear_cross_entropy_backward": "the gradient of linear_cross_entropy",
 }

@@ -93,6 +93,8 @@ __all__ = [
     "pad",
     "pow",
     "random_bits",
+    "recurrent",
+    "recurrent_backward",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -1434,6 +1436,59 @@ def conv_weight_gradient(
             "tf32": tf32,
         },
     )[0]
+
+
+def recurrent(
+    x: TensorLike,
+    h: TensorLike,
+    w: TensorLike,
+    bias: TensorLike | None = None,
+    c: TensorLike | None = None,
+    *,
+    cell: str,
+    direction: str = "forward",
+    keep: bool = False,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """a recurrent layer over its inputs' part of the gates x [T, B, D G H]; D 1, or 2 if direction (forward,
+    reverse) is bidirectional; w [D, G H, H], bias [D, G H] and the state h, c [D, B, H] before the first
+    step; gates of cell lstm: i, f, g, o, with c; gru: r, z, n, n = tanh(x + r (w h + bias)); rnn_tanh,
+    rnn_relu: one. Gives h of all steps [T, B, D H], c of lstm's, and with keep what recurrent_backward
+    reads again: lstm i, f, g, o, gru r, z, n, w h + bias of n [T, B, D 4 H]; else [T, B, 0].
+
+    Dtypes: x: T, h: T, w: T, bias: T (optional), c: T (optional) → T, T, T; T: float.
+    Shape: rule recurrent.
+    """
+    return apply("recurrent", [x, h, w, bias, c], {"cell": cell, "direction": direction, "keep": keep})
+
+
+def recurrent_backward(
+    w: TensorLike,
+    h: TensorLike,
+    y: TensorLike,
+    cells: TensorLike,
+    gates: TensorLike,
+    dy: TensorLike,
+    c: TensorLike | None = None,
+    dcells: TensorLike | None = None,
+    *,
+    cell: str,
+    direction: str = "forward",
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """the gradients of x, h and c ([D, B, 0] without) of recurrent with keep, over its w, h and c, its
+    results y, cells and gates, and the gradients of y and cells.
+
+    Dtypes: w: T, h: T, y: T, cells: T, gates: T, dy: T, c: T (optional), dcells: T (optional) → T, T, T;
+    T: float.
+    Shape: rule recurrent_backward.
+    """
+    return apply(
+        "recurrent_backward",
+        [w, h, y, cells, gates, dy, c, dcells],
+        {
+            "cell": cell,
+            "direction": direction,
+        },
+    )
 
 
 def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, *, interleaved: bool = False) -> SymTensor:

@@ -81,6 +81,24 @@ std::string attention_backward(const std::string& dtype, int64_t length, int64_t
          type + ", " + type + "\n";
 }
 
+// One step, whose sums are the results; the batch is axis 1 of the op's operands.
+std::string recurrent(const std::string& dtype, bool back) {
+  const std::string outside = dtype + "[B, 1, 40]", inside = dtype + "[1, B, 40]", none = dtype + "[1, B, 0]";
+  const auto turned = [&](const std::string& to, const std::string& from) {
+    return " %" + to + " = transpose(%" + from + ") {perm = [1, 0, 2]} : " + inside + "\n";
+  };
+  std::string text = "(%xa: " + outside + ", %xh: " + outside + ", %w: " + dtype + "[1, 40, 40]) {\n" +
+                     turned("a", "xa") + turned("h", "xh");
+  if (back)
+    text += " %z = constant " + dtype + "[] = [0]\n %n = broadcast_to(%z) {shape = [1, B, 0]} : " + none +
+            "\n %d, %r, %c = recurrent_backward(%w, %h, %a, %n, %n, %h) {cell = \"rnn_relu\"} : " + inside +
+            ", " + inside + ", " + none + "\n";
+  else
+    text += " %r, %c, %g = recurrent(%a, %h, %w) {cell = \"rnn_relu\"} : " + inside + ", " + none + ", " +
+            none + "\n";
+  return text + " %y = transpose(%r) {perm = [1, 0, 2]} : " + outside + "\n";
+}
+
 struct Named {
   std::string row;
   std::string
@@ -243,6 +261,10 @@ std::vector<Named> cuda_cases() {
        "= add(%t, %g) : "
        "f32[9, 64]\n %y = mul(%a, %o) : f32[9, 64]\n",
        61},
+      {"recurrent_cluster", recurrent("f32", false), 41},
+      {"recurrent_cluster", recurrent("f16", false), 41},
+      {"recurrent_backward_cluster", recurrent("f32", true), 40},
+      {"recurrent_backward_cluster", recurrent("bf16", true), 40},
       {"attention_backward_simt", attention_backward("f32", 33, 40), 33, Against::kLargest},
       {"attention_backward_wgmma", attention_backward("bf16", 130, 64), 130, Against::kLargest},
   };
@@ -263,8 +285,9 @@ Program program_of(const Named& test, int64_t batch) {
     if (test.body.find(std::string("%") + more) != std::string::npos)
       text += std::string(", \"") + more + "\" = %" + more;
   text += "\n }\n}\n";
-  for (size_t at; (at = text.find("[B")) != std::string::npos;)
-    text.replace(at + 1, 1, std::to_string(batch));
+  for (const char* before : {"[B", " B"})
+    for (size_t at; (at = text.find(before)) != std::string::npos;)
+      text.replace(at + 1, 1, std::to_string(batch));
   return parse(text);
 }
 

@@ -38,15 +38,17 @@ enum class WorkForm : uint8_t {
   kConv,
   kConvTranspose,
   kConvWeightGradient,
-  kGather,          // rows of the first operand, by indices
-  kPad,             // some of the first operand's elements
-  kScatter,         // the first operand stays where it is
-  kAppend,          // to two caches, which stay where they are
-  kPool,            // windows of the first operand
-  kSize,            // reads nothing
-  kSort,            // steps beyond the elements
-  kRegion,          // operands that are one window are read once
-  kGatheredRegion,  // a region with rows of a table
+  kRecurrent,          // products of all steps, with w as operand 2
+  kRecurrentBackward,  // the same as operand 0
+  kGather,             // rows of the first operand, by indices
+  kPad,                // some of the first operand's elements
+  kScatter,            // the first operand stays where it is
+  kAppend,             // to two caches, which stay where they are
+  kPool,               // windows of the first operand
+  kSize,               // reads nothing
+  kSort,               // steps beyond the elements
+  kRegion,             // operands that are one window are read once
+  kGatheredRegion,     // a region with rows of a table
 };
 
 // What multiplies: the threads' own units, or a GPU's matrix units, for halves alone or for f32 in tf32, too.

@@ -140,6 +140,11 @@ double flops_of(WorkForm form, const std::vector<TensorArg>& inputs, const Tenso
       return inputs.size() < 2 ? 0 : 2 * conv_products(inputs, out, params);
     case WorkForm::kConvWeightGradient:  // as of the convolution from x and w to dy
       return inputs.size() < 2 ? 0 : 2 * conv_products({x, out}, inputs[1], params);
+    case WorkForm::kRecurrent:
+    case WorkForm::kRecurrentBackward: {
+      const size_t w = form == WorkForm::kRecurrent ? 2 : 0;
+      return w < inputs.size() ? 2 * size_at(out, 3) * size_at(out, 2) * all_elements(inputs[w]) : 0;
+    }
     default:
       return 0;
   }

@@ -88,6 +88,14 @@ TEST(Work, AttentionCountsThePairsThatItsRulesKeep) {
   }
 }
 
+TEST(Work, RecurrentLayersMultiplyAtEveryStep) {
+  const TensorArg x = dense(DType::f32, {7, 3, 2 * 4 * 5}), h = dense(DType::f32, {2, 3, 5}),
+                  w = dense(DType::f32, {2, 4 * 5, 5}), y = dense(DType::f32, {7, 3, 10});
+  constexpr double kFlops = 2.0 * 7 * 3 * 2 * 20 * 5;
+  EXPECT_EQ(work_of(facts_of("recurrent_cluster").work, {x, h, w}, {y}, {}).flops, kFlops);
+  EXPECT_EQ(work_of(facts_of("recurrent_backward_cluster").work, {w, h, y}, {x}, {}).flops, kFlops);
+}
+
 TEST(Work, WideRangesStayNumbers) {
   const int64_t most = int64_t{1} << 40;
   const TensorArg q = dense(DType::f16, {1, 1, most, 8});

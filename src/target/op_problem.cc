@@ -32,6 +32,8 @@ int64_t enum_index(std::string_view value, std::initializer_list<std::string_vie
 int64_t code_of(const std::string& attribute, const std::string& value) {
   if (attribute == "reduction") return enum_index(value, {"none", "add", "mul", "max", "min"});
   if (attribute == "mode") return enum_index(value, {"constant", "edge", "reflect", "wrap"});
+  if (attribute == "cell") return enum_index(value, {"lstm", "gru", "rnn_tanh", "rnn_relu"});
+  if (attribute == "direction") return enum_index(value, {"forward", "reverse", "bidirectional"});
   AICF_CHECK(false, "text attribute without kernel codes: " + attribute);
 }
 

@@ -120,5 +120,18 @@ TEST(OpProblem, ParametersComeFromAttributesByTheNamesOfTheRow) {
   }
 }
 
+// That the CPU has no row for.
+TEST(OpProblem, ARecurrentLayerIsDescribedByNumbers) {
+  Graph graph("main");
+  const Attrs attrs = {{"cell", std::string("gru")}, {"direction", std::string("reverse")}, {"keep", true}};
+  const NodeId node = graph.add_node(
+      Op::recurrent, {input(graph, {5, 2, 12}), input(graph, {1, 2, 4}), input(graph, {1, 12, 4})}, attrs);
+  std::vector<Dim> params;
+  std::vector<double> fparams;
+  fill_params(graph, graph.node(node), *find_row("recurrent_cluster"), params, fparams);
+  EXPECT_EQ(to_string(params), "[1, 1, 1]");
+  EXPECT_TRUE(fparams.empty());
+}
+
 }  // namespace
 }  // namespace aicf

@@ -1,7 +1,7 @@
 """Recurrent layers of torch as one op each while a module is exported.
 
-torch decomposes them step by step, which fixes the length of the sequences. Layers in training mode stay
-torch's: they have gradients.
+torch decomposes them step by step, which fixes the length of the sequences. Layers with dropout between them
+stay torch's in training mode, and those whose outputs are projected: our op for these has no gradient.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 torch.library.define(
     _NAME,
     "(str mode, Tensor x, Tensor[] state, Tensor[] weights, bool biases, int layers, bool bidirectional, "
-    "bool batch_first) -> Tensor[]",
+    "bool batch_first, bool training) -> Tensor[]",
 )
 
 
@@ -35,7 +35,7 @@ def _plain(mode: str) -> Callable[..., Any]:
 def _computed(
     mode: str, x: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], *layout: Any
 ) -> list[torch.Tensor]:
-    biases, layers, bidirectional, batch_first = layout
+    biases, layers, bidirectional, batch_first, _training = layout
     start = list(state) if mode == "lstm" else state[0]
     return list(_plain(mode)(x, start, list(weights), biases, layers, 0.0, False, bidirectional, batch_first))
 
@@ -44,7 +44,7 @@ def _computed(
 def _described(
     mode: str, x: torch.Tensor, state: Sequence[torch.Tensor], weights: Sequence[torch.Tensor], *layout: Any
 ) -> list[torch.Tensor]:
-    _biases, _layers, bidirectional, _batch_first = layout
+    _biases, _layers, bidirectional, *_ = layout
     width = state[0].shape[-1] * (2 if bidirectional else 1)
     return [x.new_empty(*x.shape[:-1], width), *(s.new_empty(s.shape) for s in state)]
 
@@ -61,6 +61,13 @@ def weights_listed(model: torch.nn.Module) -> None:
             part._update_flat_weights()
 
 
+def _has_gradient(
+    weights: Sequence[torch.Tensor], biases: bool, layers: int, dropout: float, bidirectional: bool
+) -> bool:
+    projected = len(weights) > layers * (2 if bidirectional else 1) * (4 if biases else 2)
+    return not projected and (dropout == 0 or layers == 1)
+
+
 @contextmanager
 def whole_recurrent_layers() -> Iterator[None]:
     """torch.nn's recurrent layers call the op `aicf::recurrent`, not torch's functions, in this thread."""
@@ -70,12 +77,14 @@ def whole_recurrent_layers() -> Iterator[None]:
         def call(x: torch.Tensor, *args: Any) -> Any:
             # A packed sequence has its sizes, a tensor, in front of the state.
             packed = isinstance(args[0] if mode == "lstm" else args[1], torch.Tensor)
-            if packed or args[5] or threading.get_ident() != here:
+            if packed or threading.get_ident() != here:
                 return _plain(mode)(x, *args)
-            state, weights, biases, layers, _dropout, _training, bidirectional, batch_first = args
+            state, weights, biases, layers, dropout, training, bidirectional, batch_first = args
+            if training and not _has_gradient(weights, biases, layers, dropout, bidirectional):
+                return _plain(mode)(x, *args)
             start = list(state) if mode == "lstm" else [state]
             made = torch.ops.aicf.recurrent(
-                mode, x, start, list(weights), biases, layers, bidirectional, batch_first
+                mode, x, start, list(weights), biases, layers, bidirectional, batch_first, training
             )
             return tuple(made)
 

@@ -79,3 +79,43 @@ def test_a_layer_in_training_mode_keeps_its_gradients() -> None:
     layer(x)[0].sum().backward()
     for a, p in zip(ours, layer.parameters(), strict=True):
         torch.testing.assert_close(a, p.grad, rtol=1e-4, atol=1e-5)
+
+
+class _Summed(nn.Module):
+    """A loss that reads every output of a layer."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, states = self.layer(x)
+        states = states if isinstance(states, tuple) else (states,)
+        weights = torch.arange(y.shape[-1], dtype=y.dtype) - 2.0
+        return (y * weights).sum() + sum((s * s).sum() for s in states)
+
+
+@pytest.mark.parametrize(
+    ("make", "length"),
+    [
+        (lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True), 6),
+        (lambda: nn.LSTM(3, 5, batch_first=True, bias=False), 140),
+        (lambda: nn.GRU(3, 4, num_layers=2, bidirectional=True, batch_first=True), 7),
+        (lambda: nn.RNN(3, 4, batch_first=True), 1),
+        (lambda: nn.RNN(3, 4, nonlinearity="relu", batch_first=True), 5),
+        (lambda: nn.LSTM(3, 6, proj_size=4, batch_first=True), 5),
+    ],
+)
+def test_a_train_step_has_the_gradients_of_torch(make: Any, length: int) -> None:
+    torch.manual_seed(length)
+    model, x = _Summed(make()), torch.randn(2, length, 3)
+    step = aicf.compile_train_step(
+        model, None, aicf.optim.SGD(1.0), [aicf.TensorSpec(tuple(x.shape))], gradients=True
+    )
+    exact = _Summed(make()).double()
+    exact.load_state_dict(model.state_dict())
+    exact(x.double()).backward()
+    found = step.run_entry("gradients", x)
+    for name, parameter in exact.named_parameters():
+        gradient = torch.as_tensor(found[f"d_{name}"]).double()
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-4)

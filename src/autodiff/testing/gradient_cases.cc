@@ -279,6 +279,7 @@ std::vector<GradientCase> gradient_cases() {
   add_convolutions(cases);
   add_transposed_convolutions(cases);
   add_pools(cases);
+  add_recurrent(cases);
   add_others(cases);
   return cases;
 }

@@ -44,5 +44,7 @@ void add_ropes(Cases& cases);
 void add_convolutions(Cases& cases);
 void add_transposed_convolutions(Cases& cases);
 void add_pools(Cases& cases);
+// Those of gradient_cases_recurrent.cc.
+void add_recurrent(Cases& cases);
 
 }  // namespace aicf::testing

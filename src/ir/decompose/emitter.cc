@@ -6,8 +6,8 @@ ValueId Emitter::op(Op op, std::vector<ValueId> operands, Attrs attrs) {
   return graph_.add(op, std::move(operands), std::move(attrs), origin_);
 }
 
-Values Emitter::ops(Op op, std::vector<ValueId> operands, Attrs attrs) {
-  const NodeId node = graph_.add_node(op, std::move(operands), std::move(attrs), {}, origin_);
+Values Emitter::ops(Op op, std::vector<ValueId> operands, Attrs attrs, std::vector<Graph> bodies) {
+  const NodeId node = graph_.add_node(op, std::move(operands), std::move(attrs), std::move(bodies), origin_);
   return graph_.node(node).results;
 }
 

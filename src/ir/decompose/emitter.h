@@ -22,7 +22,7 @@ class Emitter {
 
   ValueId op(Op op, std::vector<ValueId> operands, Attrs attrs = {});
   // The results of an op with several.
-  Values ops(Op op, std::vector<ValueId> operands, Attrs attrs);
+  Values ops(Op op, std::vector<ValueId> operands, Attrs attrs, std::vector<Graph> bodies = {});
   ValueId add(ValueId x, ValueId y) { return op(Op::add, {x, y}); }
   ValueId sub(ValueId x, ValueId y) { return op(Op::sub, {x, y}); }
   ValueId mul(ValueId x, ValueId y) { return op(Op::mul, {x, y}); }
@@ -30,6 +30,7 @@ class Emitter {
   ValueId exp(ValueId x) { return op(Op::exp, {x}); }
   ValueId select(ValueId condition, ValueId x, ValueId y) { return op(Op::select, {condition, x, y}); }
 
+  const std::string& origin() const { return origin_; }
   // A scalar constant, rounded once to dtype.
   ValueId scalar(DType dtype, double value) { return graph_.add_constant(Array::scalar_f64(dtype, value)); }
   ValueId scalar_int(DType dtype, int64_t value) {
@@ -75,6 +76,10 @@ ValueId by_group(Emitter& e, ValueId channels, int64_t groups);
 ValueId to_channels(Emitter& e, ValueId of_group, const GroupMoments& moments);
 // [n, groups, channels / groups] as [n, channels, 1…], which broadcasts to `like`.
 ValueId along_space(Emitter& e, ValueId grouped, const Shape& like);
+
+// What a recurrent layer's state was before each step, from what it was after them, [T, B, H], and before the
+// first, [B, H].
+ValueId states_before(Emitter& e, ValueId states, ValueId first, bool reverse);
 
 #define AICF_OP(...)
 #define AICF_POINTWISE(...)

@@ -76,6 +76,34 @@ void add_norms(std::vector<OpCase>& rows) {
                   {t({2, 1, 2}, {-1, 1, 1, -1})}});
 }
 
+// One unit. Sums of 0 open a gate by half; two steps of sums ln 3 open it by 3/4 each.
+void add_recurrent(std::vector<OpCase>& rows) {
+  const auto cell = [](const char* name, bool keep = true) {
+    return Attrs{{"cell", std::string(name)}, {"keep", keep}};
+  };
+  const CaseTensor none = t({1, 1, 0}, {}), state = t({1, 1, 1}, {8});
+  rows.push_back({Op::recurrent,
+                  {t({1, 1, 4}, {0, 0, 0, 0}), state, t({1, 4, 1}, {0, 0, 0, 0}), nothing(), state},
+                  cell("lstm", false),
+                  {t({1, 1, 1}, {std::tanh(4) / 2}), t({1, 1, 1}, {4}), none},
+                  kWideFloats});
+  rows.push_back({Op::recurrent,
+                  {t({1, 1, 3}, {0, 0, 0}), state, t({1, 3, 1}, {0, 0, 0.25}), t({1, 3}, {0, kLn3, -2})},
+                  cell("gru"),
+                  {t({1, 1, 1}, {6}), none, t({1, 1, 4}, {0.5, 0.75, 0, 0})},
+                  kWideFloats});
+  rows.push_back({Op::recurrent,
+                  {t({3, 1, 1}, {1, 2, -9}), state, t({1, 1, 1}, {0.5})},
+                  {{"cell", std::string("rnn_relu")}, {"direction", std::string("reverse")}},
+                  {t({3, 1, 1}, {2, 2, 0}), t({3, 1, 0}, {}), t({3, 1, 0}, {})}});
+  // dh 4: the second step's goes on by 1/2 to the first, and from there to the state.
+  rows.push_back({Op::recurrent_backward,
+                  {t({1, 1, 1}, {0.5}), state, t({2, 1, 1}, {1, 3}), t({2, 1, 0}, {}), t({2, 1, 0}, {}),
+                   t({2, 1, 1}, {1, 4})},
+                  {{"cell", std::string("rnn_relu")}},
+                  {t({2, 1, 1}, {3, 4}), t({1, 1, 1}, {1.5}), none}});
+}
+
 void add_attention(std::vector<OpCase>& rows) {
   const CaseTensor q0 = t({1, 1, 1, 1}, {0}), q1 = t({1, 1, 1, 1}, {1});
   const CaseTensor k = t({1, 1, 2, 1}, {0, 1}), v = t({1, 1, 2, 1}, {4, 8});
@@ -250,6 +278,7 @@ std::vector<OpCase> composites_cases() {
   std::vector<OpCase> rows;
   add_softmax(rows);
   add_norms(rows);
+  add_recurrent(rows);
   add_attention(rows);
   add_rope(rows);
   add_rope_append(rows);

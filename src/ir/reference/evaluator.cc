@@ -323,6 +323,9 @@ double evaluation_work(const Graph& graph, const Node& node) {
   } else if (node.op == Op::conv || node.op == Op::conv_transpose || node.op == Op::attention ||
              node.op == Op::attention_lse) {
     depth = count(node.operands[1]);
+  } else if (node.op == Op::recurrent || node.op == Op::recurrent_backward) {
+    const Shape& w = graph.shape(node.operands[node.op == Op::recurrent ? 2 : 0]);
+    depth = static_cast<double>(w[1].require_constant("folded value"));
   } else if (const Attr* kernel = node.attrs.find("kernel")) {
     for (const int64_t size : std::get<Ints>(*kernel)) depth *= static_cast<double>(size);
   }

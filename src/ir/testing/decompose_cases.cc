@@ -247,6 +247,7 @@ const std::vector<DecomposeCase>& decompose_cases() {
     add_attention_backward(list);
     add_ropes(list);
     add_layers(list);
+    add_recurrent(list);
     return list;
   }();
   return cases;

@@ -22,5 +22,7 @@ inline CaseOperand of(OperandKind kind, std::vector<int64_t> sizes, double lo, d
 void add_attention(std::vector<DecomposeCase>& cases);
 void add_attention_backward(std::vector<DecomposeCase>& cases);
 void add_ropes(std::vector<DecomposeCase>& cases);
+// Those of decompose_cases_recurrent.cc.
+void add_recurrent(std::vector<DecomposeCase>& cases);
 
 }  // namespace aicf::testing

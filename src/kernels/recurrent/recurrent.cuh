@@ -1,0 +1,519 @@
+// Recurrent layers and their gradients, one persistent launch over all steps. A cluster of blocks walks a few
+// rows of the batch in one direction: every warp owns kUnits units and holds their weights, in registers as
+// far as they fit, else in shared memory. After a step each lane sends what its unit has made to the shared
+// memory of all blocks, where a barrier counts the bytes; warps wait for these alone. A warp sends only what
+// it made of numbers that it has read, so two buffers in turn are never overwritten too early.
+//
+// A sum over the depth is 32 chains, one of each lane over its elements in ascending order, added in a fixed
+// tree: it depends on the depth only. Halves are multiplied exactly, summed in f32, and each op of the cell
+// rounds.
+#pragma once
+
+#include "cluster_sends.cuh"
+#include "tile/cuda/tile_activations.cuh"
+
+namespace aicf {
+
+enum RecurrentCell { kLstm, kGru, kTanh, kRelu };
+__device__ constexpr int gate_count(int cell) { return cell == kLstm ? 4 : cell == kGru ? 3 : 1; }
+__device__ constexpr int kept_count(int cell) { return cell == kLstm || cell == kGru ? 4 : 0; }
+
+// A window of three axes, addressed by strides.
+template <class T>
+struct Steps {
+  T* at;
+  int64_t first, second, third;
+  __device__ __forceinline__ T& operator()(int64_t i, int64_t j, int64_t k) const {
+    return at[i * first + j * second + k * third];
+  }
+  __device__ __forceinline__ float get(int64_t i, int64_t j, int64_t k) const {
+    return to_float((*this)(i, j, k));
+  }
+};
+
+template <class T>
+__device__ __forceinline__ float rounded(float x) {
+  return to_float(from_float<T>(x));
+}
+
+// A lane's elements of a depth: kVec neighbours of each chunk of 32 kVec.
+template <int kDepth>
+struct DepthSplit {
+  static constexpr int kVec = kDepth > 64 ? 4 : kDepth > 32 ? 2 : 1;
+  static constexpr int kChunk = 32 * kVec, kChunks = (kDepth + kChunk - 1) / kChunk,
+                       kPadded = kChunk * kChunks;
+};
+template <int kVec>
+struct alignas(4 * kVec) FloatVector {
+  float values[kVec];
+};
+template <class T, int kVec>
+struct alignas(sizeof(T) * kVec) ElementVector {
+  T values[kVec];
+};
+
+// The vectors of the step, one of each row of the batch, in all blocks of a cluster.
+template <int kDepth, int kRows, int kCluster>
+struct StepExchange {
+  using Split = DepthSplit<kDepth>;
+  struct Shared {
+    alignas(16) float vectors[2][kRows][Split::kPadded];
+    alignas(8) uint64_t barriers[2];
+  };
+  Shared& shared;
+
+  static __device__ __forceinline__ uint32_t address(const void* p) {
+    return uint32_t(__cvta_generic_to_shared(p));
+  }
+  __device__ __forceinline__ void arm(int buffer) const {
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(&shared.barriers[buffer])),
+        "r"(4 * kDepth * kRows)
+        : "memory");
+  }
+  // By all threads of the block, before the first step; buffer 0 may be filled after it and before join().
+  __device__ void prepare() const {
+    for (int i = int(threadIdx.x); i < 2 * kRows * Split::kPadded; i += int(blockDim.x))
+      (&shared.vectors[0][0][0])[i] = 0;
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < 2; ++i)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&shared.barriers[i])) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      for (int i = 0; i < 2; ++i) arm(i);
+    }
+    __syncthreads();
+  }
+  __device__ void join() const {
+    __syncthreads();
+    if constexpr (kCluster > 1) {
+      asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+      asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+  }
+  // Until what step - 1 sent is here.
+  __device__ __forceinline__ void wait(int64_t step) const {
+    const int buffer = int(step & 1);
+    const uint32_t parity = uint32_t((step - 1) >> 1) & 1;
+    uint32_t done;
+    do {
+      asm volatile(
+          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+          "selp.u32 %0, 1, 0, p;\n}"
+          : "=r"(done)
+          : "r"(address(&shared.barriers[buffer])), "r"(parity)
+          : "memory");
+    } while (!done);
+    if (threadIdx.x == 0) arm(buffer);
+  }
+  __device__ __forceinline__ const float* vector(int64_t step, int row) const {
+    return shared.vectors[step & 1][row];
+  }
+  // Element k of a row for `step`, to every kStride'th block from `first` on.
+  template <int kStride>
+  __device__ __forceinline__ void send(int64_t step, int row, int k, float value, int first) const {
+    const uint32_t to = address(&shared.vectors[step & 1][row][k]),
+                   barrier = address(&shared.barriers[step & 1]);
+#pragma unroll
+    for (int i = 0; i < (kCluster + kStride - 1) / kStride; ++i) {
+      const int block = first + i * kStride;
+      if (block < kCluster)
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+                         in_block(to, block)),
+                     "f"(value), "r"(in_block(barrier, block))
+                     : "memory");
+    }
+  }
+};
+
+// kProducts rows of weights times the vectors of kRows rows of the batch, the depth split over the lanes of a
+// warp.
+template <class T, int kProducts, int kDepth, int kRows, int kInRegisters>
+struct WarpProduct {
+  using Split = DepthSplit<kDepth>;
+  static constexpr int kVec = Split::kVec, kInShared = Split::kChunks - kInRegisters;
+  using Elements = ElementVector<T, kVec>;
+  static constexpr int kSharedElements = kProducts * kInShared * 32;  // of a warp
+  float held[kProducts][kInRegisters > 0 ? kInRegisters : 1][kVec];
+  Elements* shared;  // of the warp
+
+  // fetch(product, k): the weight, 0 outside.
+  template <class Fetch>
+  __device__ __forceinline__ void take(int chunk, int lane, const Fetch& fetch) {
+#pragma unroll
+    for (int p = 0; p < kProducts; ++p) {
+      Elements own;
+#pragma unroll
+      for (int v = 0; v < kVec; ++v) own.values[v] = fetch(p, (chunk * 32 + lane) * kVec + v);
+      if (chunk < kInRegisters) {
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) held[p][chunk < kInRegisters ? chunk : 0][v] = to_float(own.values[v]);
+      } else {
+        shared[(p * kInShared + chunk - kInRegisters) * 32 + lane] = own;
+      }
+    }
+  }
+
+  template <class Exchange>
+  __device__ __forceinline__ void multiply(const Exchange& exchange, int64_t step, int lane,
+                                           float (&sums)[kProducts][kRows]) const {
+#pragma unroll
+    for (int p = 0; p < kProducts; ++p)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) sums[p][r] = 0;
+#pragma unroll
+    for (int chunk = 0; chunk < Split::kChunks; ++chunk) {
+      FloatVector<kVec> x[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        x[r] = reinterpret_cast<const FloatVector<kVec>*>(exchange.vector(step, r))[chunk * 32 + lane];
+#pragma unroll
+      for (int p = 0; p < kProducts; ++p) {
+        float w[kVec];
+        if (chunk < kInRegisters) {
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) w[v] = held[p][chunk < kInRegisters ? chunk : 0][v];
+        } else {
+          const Elements own = shared[(p * kInShared + chunk - kInRegisters) * 32 + lane];
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) w[v] = to_float(own.values[v]);
+        }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r)
+#pragma unroll
+          for (int v = 0; v < kVec; ++v) sums[p][r] = __fmaf_rn(w[v], x[r].values[v], sums[p][r]);
+      }
+    }
+  }
+};
+
+// The lanes' values added lane by lane 16 apart, then 8, 4, 2, 1; lane l gets the sum of value l / (32 /
+// kCount).
+template <int kCount>
+__device__ __forceinline__ float sum_over_lanes(float (&values)[kCount], int lane) {
+  int count = kCount;
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+    if (count > 1) {
+      count /= 2;
+      const bool upper = (lane & apart) != 0;
+#pragma unroll
+      for (int i = 0; i < kCount / 2; ++i)
+        if (i < count) {
+          const float kept = upper ? values[i + count] : values[i],
+                      given = upper ? values[i] : values[i + count];
+          values[i] = kept + __shfl_xor_sync(0xffffffffu, given, apart);
+        }
+    } else {
+      values[0] += __shfl_xor_sync(0xffffffffu, values[0], apart);
+    }
+  }
+  return values[0];
+}
+
+__device__ constexpr int power_of_two(int least) {
+  int power = 1;
+  while (power < least) power *= 2;
+  return power;
+}
+
+// Which unit of which row a lane works on.
+template <int kHidden, int kWarps, int kUnits, int kRows>
+struct LaneUnit {
+  static constexpr int kItems = power_of_two(kUnits * kRows), kReplicas = 32 / kItems;
+  int lane, warp, first_unit, unit, row, replica;
+  bool active;
+  __device__ __forceinline__ explicit LaneUnit(int rank) {
+    lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    first_unit = (rank * kWarps + warp) * kUnits;
+    const int item = lane / kReplicas;
+    unit = first_unit + item / kRows, row = item % kRows, replica = lane % kReplicas;
+    active = item < kUnits * kRows && unit < kHidden;
+  }
+  // Of kProducts / kUnits gates the sums of the lane's unit and row.
+  template <class T, int kProducts>
+  __device__ __forceinline__ void reduce(const float (&sums)[kProducts][kRows],
+                                         float (&result)[kProducts / kUnits]) const {
+#pragma unroll
+    for (int g = 0; g < kProducts / kUnits; ++g) {
+      float values[kItems];
+#pragma unroll
+      for (int i = 0; i < kItems; ++i)
+        values[i] =
+            i < kUnits * kRows ? sums[g * kUnits + (i < kUnits * kRows ? i / kRows : 0)][i % kRows] : 0.0f;
+      result[g] = rounded<T>(sum_over_lanes(values, lane));
+    }
+  }
+};
+
+// Where a cluster works: blocks, then groups of rows, then directions.
+struct RecurrentPlace {
+  int rank, direction;
+  int64_t first_row;
+  __device__ __forceinline__ RecurrentPlace(uint32_t block, int cluster, int64_t groups, int rows) {
+    const int64_t at = block / uint32_t(cluster);
+    rank = int(block % uint32_t(cluster));
+    direction = int(at / groups);
+    first_row = at % groups * rows;
+  }
+};
+
+template <class T>
+struct RecurrentOperands {
+  Steps<const T> x, h, w, bias, c;  // bias [D, G H]: the third axis is not there
+  Steps<T> y, cells, gates;
+  int64_t length, batch, groups;  // groups of rows of the batch
+  bool reverse;                   // of direction 0
+};
+
+template <class T, int kCell, int kHidden, int kCluster, int kWarps, int kUnits, int kRows, int kInRegisters,
+          bool kBias, bool kKeep, bool kEarlyWeights>
+struct RecurrentLayer {
+  static constexpr int kGates = gate_count(kCell), kProducts = kGates * kUnits;
+  using Exchange = StepExchange<kHidden, kRows, kCluster>;
+  using Product = WarpProduct<T, kProducts, kHidden, kRows, kInRegisters>;
+  using Lane = LaneUnit<kHidden, kWarps, kUnits, kRows>;
+
+  static __device__ void load_weights(Product& product, const RecurrentOperands<T>& o, const Lane& lane,
+                                      int direction) {
+#pragma unroll
+    for (int chunk = 0; chunk < Product::Split::kChunks; ++chunk)
+      product.take(chunk, lane.lane, [&](int p, int k) {
+        const int unit = lane.first_unit + p % kUnits;
+        return unit < kHidden && k < kHidden ? o.w(direction, p / kUnits * kHidden + unit, k)
+                                             : from_float<T>(0.0f);
+      });
+  }
+
+  static __device__ void run(const RecurrentOperands<T>& o, uint32_t block) {
+    extern __shared__ __align__(16) char memory[];
+    const RecurrentPlace place(block, kCluster, o.groups, kRows);
+    const Lane lane(place.rank);
+    const int d = place.direction;
+    const Exchange exchange{*reinterpret_cast<typename Exchange::Shared*>(memory)};
+    Product product;
+    product.shared =
+        reinterpret_cast<typename Product::Elements*>(memory + sizeof(typename Exchange::Shared)) +
+        lane.warp * Product::kSharedElements;
+    if constexpr (kEarlyWeights) load_weights(product, o, lane, d);
+    wait_for_inputs();
+    launch_dependents();
+    if constexpr (!kEarlyWeights) load_weights(product, o, lane, d);
+    exchange.prepare();
+    for (int i = int(threadIdx.x); i < kRows * kHidden; i += int(blockDim.x)) {
+      const int row = i / kHidden, k = i % kHidden;
+      if (place.first_row + row < o.batch)
+        exchange.shared.vectors[0][row][k] = o.h.get(d, place.first_row + row, k);
+    }
+    exchange.join();
+    if (lane.first_unit >= kHidden) return;
+
+    const int64_t row = place.first_row + lane.row;
+    const bool inside = lane.active && row < o.batch, writes = inside && lane.replica == 0;
+    const bool reverse = d == 1 || o.reverse;
+    float bias[kGates], next[kGates], h = 0, c = 0;
+#pragma unroll
+    for (int g = 0; g < kGates; ++g)
+      bias[g] = kBias && inside ? o.bias.get(d, g * kHidden + lane.unit, 0) : 0.0f;
+    if (inside) h = o.h.get(d, row, lane.unit);
+    if (kCell == kLstm && inside) c = o.c.get(d, row, lane.unit);
+    const auto ask = [&](int64_t step) {
+      const int64_t t = reverse ? o.length - 1 - step : step;
+#pragma unroll
+      for (int g = 0; g < kGates; ++g)
+        next[g] = inside && step < o.length ? o.x.get(t, row, (d * kGates + g) * kHidden + lane.unit) : 0.0f;
+    };
+    const auto r = [](float value) { return rounded<T>(value); };
+    ask(0);
+    for (int64_t step = 0; step < o.length; ++step) {
+      float given[kGates], sums[kProducts][kRows], own[kGates];
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) given[g] = next[g];
+      ask(step + 1);
+      if (step > 0) exchange.wait(step);
+      product.multiply(exchange, step, lane.lane, sums);
+      lane.template reduce<T>(sums, own);
+      if constexpr (kBias) {
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) own[g] = r(own[g] + bias[g]);
+      }
+      float kept[4];
+      if constexpr (kCell == kLstm) {
+#pragma unroll
+        for (int g = 0; g < 4; ++g) {
+          const float sum = r(given[g] + own[g]);
+          kept[g] = r(g == 2 ? tile::tanh(sum) : tile::sigmoid(sum));
+        }
+        c = r(r(kept[1] * c) + r(kept[0] * kept[2]));
+        h = r(kept[3] * r(tile::tanh(c)));
+      } else if constexpr (kCell == kGru) {
+        kept[0] = r(tile::sigmoid(r(given[0] + own[0])));
+        kept[1] = r(tile::sigmoid(r(given[1] + own[1])));
+        kept[3] = own[2];
+        kept[2] = r(tile::tanh(r(given[2] + r(kept[0] * own[2]))));
+        h = r(kept[2] + r(kept[1] * r(h - kept[2])));
+      } else {
+        const float sum = r(given[0] + own[0]);
+        h = kCell == kTanh ? r(tile::tanh(sum)) : sum > 0 || sum != sum ? sum : 0.0f;
+      }
+      if (lane.active && step + 1 < o.length)
+        exchange.template send<Lane::kReplicas>(step + 1, lane.row, lane.unit, h, lane.replica);
+      if (writes) {
+        const int64_t t = reverse ? o.length - 1 - step : step;
+        o.y(t, row, d * kHidden + lane.unit) = from_float<T>(h);
+        if constexpr (kCell == kLstm) o.cells(t, row, d * kHidden + lane.unit) = from_float<T>(c);
+        if constexpr (kKeep && kept_count(kCell) > 0) {
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            o.gates(t, row, (d * 4 + k) * kHidden + lane.unit) = from_float<T>(kept[k]);
+        }
+      }
+    }
+  }
+};
+
+template <class T>
+struct RecurrentGradientOperands {
+  Steps<const T> w, h, y, cells, gates, dy, c, dcells;
+  Steps<T> dx, dh, dc;
+  int64_t length, batch, groups;
+  bool reverse;
+};
+
+template <class T, int kCell, int kHidden, int kCluster, int kWarps, int kUnits, int kRows, int kInRegisters,
+          bool kDcells>
+struct RecurrentGradient {
+  static constexpr int kGates = gate_count(kCell), kDepth = kGates * kHidden, kColumns = kWarps * kUnits;
+  using Exchange = StepExchange<kDepth, kRows, kCluster>;
+  using Product = WarpProduct<T, kUnits, kDepth, kRows, kInRegisters>;
+  using Lane = LaneUnit<kHidden, kWarps, kUnits, kRows>;
+  struct Shared {
+    typename Exchange::Shared exchange;
+    T tile[Product::Split::kChunk][kColumns + 2 / (sizeof(T) / 2)];  // weights on their way to the warps
+  };
+
+  // What a step reads.
+  struct Read {
+    float dy = 0, y = 0, before = 0, gates[4] = {}, cell = 0, dcell = 0;
+  };
+
+  static __device__ void load_weights(Product& product, Shared& shared, const RecurrentGradientOperands<T>& o,
+                                      const Lane& lane, const RecurrentPlace& place) {
+    const int first = place.rank * kColumns;
+#pragma unroll
+    for (int chunk = 0; chunk < Product::Split::kChunks; ++chunk) {
+      for (int i = int(threadIdx.x); i < Product::Split::kChunk * kColumns; i += int(blockDim.x)) {
+        const int row = i / kColumns, column = i % kColumns, k = chunk * Product::Split::kChunk + row;
+        shared.tile[row][column] = k < kDepth && first + column < kHidden
+                                       ? o.w(place.direction, k, first + column)
+                                       : from_float<T>(0.0f);
+      }
+      __syncthreads();
+      product.take(chunk, lane.lane, [&](int p, int k) {
+        return shared.tile[k - chunk * Product::Split::kChunk][lane.warp * kUnits + p];
+      });
+      __syncthreads();
+    }
+  }
+
+  static __device__ void run(const RecurrentGradientOperands<T>& o, uint32_t block) {
+    extern __shared__ __align__(16) char memory[];
+    const RecurrentPlace place(block, kCluster, o.groups, kRows);
+    const Lane lane(place.rank);
+    const int d = place.direction;
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    const Exchange exchange{shared.exchange};
+    Product product;
+    product.shared = reinterpret_cast<typename Product::Elements*>(memory + (sizeof(Shared) + 15) / 16 * 16) +
+                     lane.warp * Product::kSharedElements;
+    wait_for_inputs();
+    launch_dependents();
+    load_weights(product, shared, o, lane, place);
+    exchange.prepare();
+    exchange.join();
+    if (lane.first_unit >= kHidden) return;
+
+    const int64_t row = place.first_row + lane.row;
+    const bool inside = lane.active && row < o.batch, writes = inside && lane.replica == 0;
+    const bool reverse = d == 1 || o.reverse;
+    const int64_t column = d * kHidden + lane.unit;
+    // Steps are counted from the last one back.
+    const auto time = [&](int64_t step) { return reverse ? step : o.length - 1 - step; };
+    const auto ask = [&](int64_t step) {
+      Read read;
+      if (!inside || step >= o.length) return read;
+      const int64_t t = time(step);
+      const bool is_first = step + 1 == o.length;
+      read.dy = o.dy.get(t, row, column);
+      if constexpr (kCell == kTanh || kCell == kRelu) read.y = o.y.get(t, row, column);
+      if constexpr (kCell == kGru)
+        read.before = is_first ? o.h.get(d, row, lane.unit) : o.y.get(time(step + 1), row, column);
+      if constexpr (kCell == kLstm) {
+        read.before = is_first ? o.c.get(d, row, lane.unit) : o.cells.get(time(step + 1), row, column);
+        read.cell = o.cells.get(t, row, column);
+        if constexpr (kDcells) read.dcell = o.dcells.get(t, row, column);
+      }
+      if constexpr (kept_count(kCell) > 0) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) read.gates[k] = o.gates.get(t, row, (d * 4 + k) * kHidden + lane.unit);
+      }
+      return read;
+    };
+    const auto r = [](float value) { return rounded<T>(value); };
+    const auto slope = [&](float s) { return r(s * r(1 - s)); };
+    const auto bend = [&](float value) { return r(1 - r(value * value)); };
+    float direct = 0, dc = 0;
+    Read next = ask(0);
+    for (int64_t step = 0; step <= o.length; ++step) {
+      const Read now = next;
+      next = ask(step + 1);
+      float sums[kUnits][kRows], own[1];
+      if (step > 0) exchange.wait(step);
+      product.multiply(exchange, step, lane.lane, sums);
+      lane.template reduce<T>(sums, own);
+      const float back = kCell == kGru ? r(direct + own[0]) : own[0];
+      if (step == o.length) {
+        if (writes) {
+          o.dh(d, row, lane.unit) = from_float<T>(back);
+          if constexpr (kCell == kLstm) o.dc(d, row, lane.unit) = from_float<T>(dc);
+        }
+        return;
+      }
+      const float dh = r(now.dy + back);
+      float into[kGates], down[kGates];
+      if constexpr (kCell == kLstm) {
+        const float bent = r(tile::tanh(now.cell));
+        if constexpr (kDcells) dc = r(now.dcell + dc);
+        dc = r(dc + r(r(dh * now.gates[3]) * bend(bent)));
+        into[0] = r(r(dc * now.gates[2]) * slope(now.gates[0]));
+        into[1] = r(r(dc * now.before) * slope(now.gates[1]));
+        into[2] = r(r(dc * now.gates[0]) * bend(now.gates[2]));
+        into[3] = r(r(dh * bent) * slope(now.gates[3]));
+        dc = r(dc * now.gates[1]);
+#pragma unroll
+        for (int g = 0; g < 4; ++g) down[g] = into[g];
+      } else if constexpr (kCell == kGru) {
+        into[2] = r(r(dh * r(1 - now.gates[1])) * bend(now.gates[2]));
+        into[1] = r(r(dh * r(now.before - now.gates[2])) * slope(now.gates[1]));
+        into[0] = r(r(into[2] * now.gates[3]) * slope(now.gates[0]));
+        down[0] = into[0], down[1] = into[1], down[2] = r(into[2] * now.gates[0]);
+        direct = r(dh * now.gates[1]);
+      } else {
+        into[0] = kCell == kTanh ? r(dh * bend(now.y)) : now.y > 0 ? dh : 0.0f;
+        down[0] = into[0];
+      }
+      if (lane.active) {
+#pragma unroll
+        for (int g = 0; g < kGates; ++g)
+          exchange.template send<Lane::kReplicas>(step + 1, lane.row, g * kHidden + lane.unit, down[g],
+                                                  lane.replica);
+      }
+      if (writes) {
+#pragma unroll
+        for (int g = 0; g < kGates; ++g)
+          o.dx(time(step), row, (d * kGates + g) * kHidden + lane.unit) = from_float<T>(into[g]);
+      }
+    }
+  }
+};
+
+}  // namespace aicf

@@ -1,0 +1,112 @@
+// Recurrent layers on CUDA: plans fit the machine, and texts of random problems compile without a stack.
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
+#include "kernels/cuda_machine.h"
+#include "kernels/recurrent/recurrent_plan.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::RandomWindows;
+
+constexpr int64_t kGates[] = {4, 3, 1, 1};
+
+int64_t power_of_two(int64_t least) {
+  int64_t power = 1;
+  while (power < least) power *= 2;
+  return power;
+}
+
+TEST(RecurrentCuda, EveryUnitHasALaneAndEveryBlockAUnit) {
+  int placed = 0;
+  for (int64_t hidden : {1, 5, 31, 33, 64, 100, 129, 256, 300, 391, 512, 600, 1024})
+    for (int64_t gates : {1, 3, 4})
+      for (int64_t batch : {1, 3, 64})
+        for (bool back : {false, true}) {
+          const RecurrentWork work = {
+              hidden, back ? gates * hidden : hidden, back ? 1 : gates, back ? gates : 1, 4, batch, 50, 2,
+              back};
+          const auto plan = recurrent_plan(work);
+          if (!plan) continue;
+          ++placed;
+          const int64_t of_block = int64_t{plan->warps} * plan->units;
+          EXPECT_GE(plan->cluster * of_block, hidden);
+          EXPECT_LT((plan->cluster - 1) * of_block, hidden);
+          EXPECT_LE(power_of_two(int64_t{plan->units} * plan->rows), 32);
+          EXPECT_LE(plan->shared_bytes, shared_limit(90));
+        }
+  EXPECT_GT(placed, 150);
+  EXPECT_FALSE(recurrent_plan({4096, 4096, 4, 1, 4, 1, 50, 1}));
+}
+
+struct Layer {
+  DType dtype;
+  int64_t cell, hidden, direction;
+};
+
+CudaProblem forward_problem(RandomWindows& random, const Layer& layer) {
+  const Dim length = random.size(1, 70), batch = random.size(1, 40), hidden(layer.hidden);
+  const Dim gates(kGates[layer.cell] * layer.hidden), directions(layer.direction == 2 ? 2 : 1);
+  const auto window = [&](const Shape& sizes) { return random.window(layer.dtype, sizes); };
+  CudaProblem p;
+  p.inputs = {window({length, batch, directions * gates}), window({directions, batch, hidden}),
+              window({directions, gates, hidden})};
+  p.inputs[2].constant = random.below(2) == 0;
+  if (random.below(2) == 0) p.inputs.push_back(window({directions, gates}));
+  if (layer.cell == 0) p.inputs.push_back(window({directions, batch, hidden}));
+  const bool keep = random.below(2) == 0;
+  const Dim kept(keep && layer.cell < 2 ? 4 : 0), cells(layer.cell == 0 ? 1 : 0);
+  for (const Dim& count : {Dim(1), cells, kept})
+    p.outputs.push_back(window({length, batch, directions * count * hidden}));
+  p.params = {Dim(layer.cell), Dim(layer.direction), Dim(keep)};
+  return p;
+}
+
+CudaProblem backward_problem(RandomWindows& random, const Layer& layer) {
+  const Dim length = random.size(1, 70), batch = random.size(1, 40), hidden(layer.hidden);
+  const Dim gates(kGates[layer.cell] * layer.hidden), directions(layer.direction == 2 ? 2 : 1);
+  const auto window = [&](const Shape& sizes) { return random.window(layer.dtype, sizes); };
+  const auto steps = [&](int64_t count) { return window({length, batch, directions * Dim(count) * hidden}); };
+  const bool is_lstm = layer.cell == 0;
+  CudaProblem p;
+  p.inputs = {window({directions, gates, hidden}),
+              window({directions, batch, hidden}),
+              steps(1),
+              steps(is_lstm),
+              steps(layer.cell < 2 ? 4 : 0),
+              steps(1)};
+  if (is_lstm) p.inputs.push_back(window({directions, batch, hidden}));
+  if (is_lstm && random.below(2) == 0) p.inputs.push_back(steps(1));
+  p.outputs = {window({length, batch, directions * gates}), window({directions, batch, hidden}),
+               window({directions, batch, hidden * Dim(is_lstm)})};
+  p.params = {Dim(layer.cell), Dim(layer.direction)};
+  return p;
+}
+
+TEST(RecurrentCuda, Compiles) {
+  std::vector<std::string> texts;
+  uint64_t seed = 0;
+  for (const Layer& layer :
+       {Layer{DType::f32, 0, 64, 0}, Layer{DType::bf16, 1, 37, 2}, Layer{DType::f32, 2, 200, 1},
+        Layer{DType::f16, 3, 5, 0}, Layer{DType::f32, 0, 384, 2}})
+    for (bool back : {false, true}) {
+      RandomWindows random(++seed);
+      CudaProblem p = back ? backward_problem(random, layer) : forward_problem(random, layer);
+      p.arch = 90;
+      p.ranges = &random.ranges();
+      const CudaKernel* row = find_cuda_kernel(back ? "recurrent_backward_cluster" : "recurrent_cluster");
+      ASSERT_NE(row, nullptr);
+      Problem asked;
+      for (const CudaWindow& window : p.inputs) asked.inputs.push_back({window.dtype, window.sizes});
+      EXPECT_TRUE(row->can_run(asked));
+      const CudaCode code = row->generate(p);
+      EXPECT_EQ(code, row->generate(p));
+      texts.push_back(code.source);
+    }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
+}  // namespace
+}  // namespace aicf

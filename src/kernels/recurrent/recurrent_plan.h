@@ -1,0 +1,31 @@
+// How a persistent recurrent kernel spreads a layer over the machine: whole clusters, which hold the weights
+// and walk some rows of the batch each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace aicf {
+
+// One direction of a layer, or of its gradient, as products: `depth` numbers come from the step before, of
+// which each of `hidden` units makes `products` sums and sends `sent` numbers on.
+struct RecurrentWork {
+  int64_t hidden, depth, products, sent;
+  int64_t element_bytes;
+  int64_t batch, length, directions;
+  int64_t columns_staged = 0;  // 1: weights come through a tile of shared memory
+};
+
+struct RecurrentPlan {
+  int32_t cluster, warps, units,
+      rows;              // blocks of a cluster, warps of a block, units of a warp, rows of the batch
+  int32_t in_registers;  // of the chunks of a depth, those whose weights lie in registers
+  int64_t shared_bytes;
+  double cycles;  // estimated, of the whole walk
+  bool operator==(const RecurrentPlan&) const = default;
+};
+
+// Nothing where the weights fit no cluster.
+std::optional<RecurrentPlan> recurrent_plan(const RecurrentWork& work);
+
+}  // namespace aicf
