@@ -3,8 +3,6 @@
 // plain results, the gradients of the weights of equal layers for one, fill all waves but one, and none has
 // to split its K. One call with them as members stands where the last of them stood, unless values that then
 // wait for it take more memory.
-#include "calls/group_products.h"
-
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -20,9 +18,6 @@ namespace {
 
 constexpr double kMoreMemory =
     1.02;  // times that of before, that values may take because they are needed later
-
-// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
-constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
 
 // The first products of one form in groups of neighbours, with the least sum of estimated times.
 struct Partition {
@@ -144,22 +139,5 @@ class ProductGrouper {
 }  // namespace
 
 void group_products(const RuleSite& site) { ProductGrouper(site).run(); }
-
-bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs) {
-  return member.outputs.size() >
-         programs[static_cast<size_t>(row_call(member)->programs[0].index)].outputs.size();
-}
-
-CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
-  KernelCall product = member;
-  if (has_sums(member, context.programs)) product.outputs.pop_back();
-  return call_problem(product, context);
-}
-
-bool arguments_fit(const KernelCall& group, size_t products, size_t more) {
-  return (group.inputs.size() + group.outputs.size() + more) * kPointerBytes + products * 2 * kMapBytes +
-             kSizeBytes <=
-         kArgumentBytes;
-}
 
 }  // namespace aicf
