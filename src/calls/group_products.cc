@@ -106,10 +106,10 @@ class ProductGrouper {
   void refuse_all(const std::vector<size_t>& alike, const std::vector<double>& times,
                   const std::vector<size_t>& last) const {
     const bool may_move = last[0] >= alike[1];
-    site_.refuse(alike, may_move ? format_fixed(times[2], 1) + " us for two together, " +
-                                       format_fixed(2 * times[1], 1) + " us apart"
-                                 : "'" + origin_text(site_.call(alike[0])) + "' cannot pass '" +
-                                       origin_text(site_.call(last[0] + 1)) + "'");
+    site_.refuse(alike,
+                 may_move ? "priced " + format_fixed(times[2], 1) + " us for two together, " +
+                                format_fixed(2 * times[1], 1) + " us apart"
+                          : quoted(site_.call(alike[0])) + " cannot pass " + quoted(site_.call(last[0] + 1)));
   }
 
   Proposal proposal(const std::vector<size_t>& indices) const {
@@ -123,7 +123,7 @@ class ProductGrouper {
       add_member(members.back(), group);
     }
     group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
-                   format_fixed(way.microseconds, 1) + " us, one " +
+                   format_fixed(way.microseconds, 1) + " us, one priced " +
                    format_fixed(site_.microseconds(members.front()), 1) + " us";
     return {.remove = indices,
             .insert = std::move(group),

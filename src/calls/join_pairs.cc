@@ -29,7 +29,7 @@ Half whole(const JoinSite& site, size_t at) {
 // The product before a call that gives the window, or of whose only result it is some columns.
 std::optional<Half> half_of(const JoinSite& site, size_t reader, const Window& read) {
   const std::optional<size_t> writer = site.legality().sole_writer(read.root, reader);
-  if (!writer || !is_pointwise_product(site.call(*writer), site.graph()) || !is_handed_on(read.dtype))
+  if (!writer || !is_pointwise_product(site.call(*writer), site.graph()) || !is_forwarded(read.dtype))
     return std::nullopt;
   Half half = whole(site, *writer);
   const std::vector<Window>& results = half.epilogue.outputs;
@@ -76,7 +76,7 @@ void offer(JoinSite& site, size_t at, const Half& first, const Half& second,
               .at = at,
               .program = with_input_at(epilogue->program, second_sum, 1),
               .open = {first.call, second.call},
-              .price = {{"two products that meet", site.apart(calls)}}});
+              .price = {{"two products of one x", site.apart(calls)}}});
 }
 
 // The epilogue of one product reads the other's results.

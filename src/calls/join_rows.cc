@@ -48,8 +48,8 @@ Decision find_epilogue(const std::vector<Window>& results, const KernelCall& row
   return {};
 }
 
-Decision hands_on_f32(const TileProgram& program, size_t from) {
-  if (const Decision d = hands_on_half(program, from); !d) return d;
+Decision forwards_f32(const TileProgram& program, size_t from) {
+  if (const Decision d = forwards_half(program, from); !d) return d;
   const auto operand = static_cast<int16_t>(program.inputs.size() + from);
   const bool stores =
       std::any_of(program.stages[0].begin(), program.stages[0].end(), [&](const TileInstr& instr) {
@@ -69,7 +69,7 @@ void join_rows(JoinSite& site, size_t at) {
   const std::vector<size_t> calls = {at, *rows};
   RowEpilogue e;
   Decision decision = find_epilogue(product.outputs, site.call(*rows), site.graph(), e);
-  if (decision) decision = hands_on_f32(site.program_of(product), e.from);
+  if (decision) decision = forwards_f32(site.program_of(product), e.from);
   if (!decision) return site.refuse(calls, decision.why());
   const BoundProgram both =
       site.joined_behind(at, bound_program(product, site.graph()), e.from, *rows, e.region, e.middle);

@@ -92,6 +92,7 @@ class JoinSite {
   std::set<size_t> needed_calls(const Proposal& p) const;
   Decision lift_needed(const Proposal& p, Place& place) const;
   Decision legal(const Proposal& p, const Place& place) const;
+  Decision is_open(const Proposal& p) const;
   Decision fits(const Proposal& p) const;
   Decision take_best_way(Proposal& p) const;
   void make_room(Proposal& p, Place& place);

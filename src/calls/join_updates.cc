@@ -56,7 +56,7 @@ bool find_updates(const JoinSite& site, Step& step) {
 
 // The call that does all, and its program.
 Decision combine(const JoinSite& site, const Step& step, Proposal& p) {
-  if (const Decision d = hands_on_half(site.program_of(step.products[0]), 0); !d) return d;
+  if (const Decision d = forwards_half(site.program_of(step.products[0]), 0); !d) return d;
   const KernelCall& first = site.call(step.updates[0]);
   const auto gradient = std::find(first.inputs.begin(), first.inputs.end(), step.products[0].outputs[0]);
   const auto middle = static_cast<size_t>(gradient - first.inputs.begin());
@@ -96,10 +96,11 @@ Decision choose(const JoinSite& site, const KernelCall& product, const Step& ste
   p.microseconds = ways[0].microseconds;
   const std::string together = format_fixed(p.microseconds, 1), apart = format_fixed(alone + updates, 1);
   p.insert.reason = std::to_string(members.size()) + " products and their updates in one launch, estimated " +
-                    together + " us, apart " + apart + " us";
+                    together + " us, apart priced " + apart + " us";
   return p.microseconds - alone < kMostSeen * updates
              ? Decision()
-             : Decision::no(together + " us together, " + apart + " us apart: the updates do not hide");
+             : Decision::no("priced " + together + " us together, " + apart +
+                            " us apart: the updates do not hide");
 }
 
 }  // namespace

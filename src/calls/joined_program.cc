@@ -22,7 +22,7 @@ class Joiner {
       : first_(first), second_(second), from_(from), middle_(middle), kept_(first.outputs[from]) {}
 
   TileProgram run(const std::vector<bool>& kept) {
-    AICF_CHECK(first_.stages.size() == 1 && is_handed_on(kept_),
+    AICF_CHECK(first_.stages.size() == 1 && is_forwarded(kept_),
                "programs are joined behind one stage, at a half value or one in f32");
     const auto registers = static_cast<int16_t>(first_.registers.size());
     const auto scalars = static_cast<int16_t>(first_.scalars.size());
@@ -93,7 +93,7 @@ class Joiner {
 
 }  // namespace
 
-Decision hands_on_half(const TileProgram& program, size_t from) {
+Decision forwards_half(const TileProgram& program, size_t from) {
   if (program.outputs[from] != DType::f16 && program.outputs[from] != DType::bf16)
     return Decision::no("the result between them is no half");
   return program.stages.size() == 1 ? Decision() : Decision::no("the product's program is of several stages");

@@ -16,12 +16,12 @@ namespace aicf {
 TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
                            const TileProgram& second, size_t middle);
 
-// Whether one program can hand a value of this dtype on to the next in a register.
-inline bool is_handed_on(DType dtype) {
+// Whether one program can forward a value of this dtype to the next in a register.
+inline bool is_forwarded(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32;
 }
-// Whether a program of one stage hands its result `from` on as a half.
-Decision hands_on_half(const TileProgram& program, size_t from);
+// Whether a program of one stage forwards its result `from` as a half.
+Decision forwards_half(const TileProgram& program, size_t from);
 // Whether the program has as few registers, and the call that runs it as few operands, as kernels take.
 Decision program_fits(const TileProgram& program, const KernelCall& call);
 

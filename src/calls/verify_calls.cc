@@ -197,6 +197,8 @@ class CallVerifier {
     require(is_region ? program.outputs.size() == call.outputs.size()
                       : program.outputs.size() <= call.outputs.size(),
             "the program has other results than the call", &call);
+    for (size_t i = first; !is_region && i < call.inputs.size(); ++i)
+      require(call.inputs[i].sizes == call.outputs[0].sizes, "an operand does not cover the result", &call);
     for (size_t i = 0; i < program.outputs.size(); ++i)
       require(program.outputs[i] == call.outputs[i].dtype, "a result of the program is of another dtype",
               &call);

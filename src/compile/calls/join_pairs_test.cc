@@ -223,7 +223,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
 }
 
 TEST(JoinPairs, SaysWhy) {
-  expect_told(told("join_pairs", network({})), "taken", "two products that meet in one kernel");
+  expect_told(told("join_pairs", network({})), "taken", "two products of one x in one kernel");
   const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"};
   expect_told(told("join_pairs", network({}), {apart}), "refused", "the caller's choice wants ");
 }
