@@ -93,8 +93,6 @@ __all__ = [
     "pad",
     "pow",
     "random_bits",
-    "recurrent",
-    "recurrent_backward",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -904,10 +902,9 @@ def conv(
     pads: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
-    tf32: bool = False,
 ) -> SymTensor:
     """N-d convolution (cross-correlation): x [N, C, spatial...], w [M, C/groups, kernel...], bias [M]; pads
-    = lows then highs; tf32: as in matmul, of x and w.
+    = lows then highs.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule conv.
@@ -920,7 +917,6 @@ def conv(
             "pads": pads,
             "dilations": dilations,
             "groups": groups,
-            "tf32": tf32,
         },
     )[0]
 
@@ -935,9 +931,8 @@ def conv_transpose(
     dilations: Sequence[int],
     output_padding: Sequence[int],
     groups: int = 1,
-    tf32: bool = False,
 ) -> SymTensor:
-    """adjoint of conv: x [N, C, spatial...], w [C, M/groups, kernel...]; tf32: as in matmul, of x and w.
+    """adjoint of conv: x [N, C, spatial...], w [C, M/groups, kernel...].
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule conv_transpose.
@@ -951,7 +946,6 @@ def conv_transpose(
             "dilations": dilations,
             "output_padding": output_padding,
             "groups": groups,
-            "tf32": tf32,
         },
     )[0]
 
@@ -1415,11 +1409,10 @@ def conv_weight_gradient(
     pads: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
-    tf32: bool = False,
 ) -> SymTensor:
     """the gradient of conv's w [M, C/groups, kernel...] from its x [N, C, spatial...] and the gradient dy
     [N, M, positions...] of its result over the same attributes; positions that dy lacks at the end of an
-    axis count as 0; tf32: as in matmul, of x and dy.
+    axis count as 0.
 
     Dtypes: x: T, dy: T → T; T: float.
     Shape: rule conv_weight_gradient.
@@ -1433,62 +1426,8 @@ def conv_weight_gradient(
             "pads": pads,
             "dilations": dilations,
             "groups": groups,
-            "tf32": tf32,
         },
     )[0]
-
-
-def recurrent(
-    x: TensorLike,
-    h: TensorLike,
-    w: TensorLike,
-    bias: TensorLike | None = None,
-    c: TensorLike | None = None,
-    *,
-    cell: str,
-    direction: str = "forward",
-    keep: bool = False,
-) -> tuple[SymTensor, SymTensor, SymTensor]:
-    """a recurrent layer over its inputs' part of the gates x [T, B, D G H]; D 1, or 2 if direction (forward,
-    reverse) is bidirectional; w [D, G H, H], bias [D, G H] and the state h, c [D, B, H] before the first
-    step; gates of cell lstm: i, f, g, o, with c; gru: r, z, n, n = tanh(x + r (w h + bias)); rnn_tanh,
-    rnn_relu: one. Gives h of all steps [T, B, D H], c of lstm's, and with keep what recurrent_backward
-    reads again: lstm i, f, g, o, gru r, z, n, w h + bias of n [T, B, D 4 H]; else [T, B, 0].
-
-    Dtypes: x: T, h: T, w: T, bias: T (optional), c: T (optional) → T, T, T; T: float.
-    Shape: rule recurrent.
-    """
-    return apply("recurrent", [x, h, w, bias, c], {"cell": cell, "direction": direction, "keep": keep})
-
-
-def recurrent_backward(
-    w: TensorLike,
-    h: TensorLike,
-    y: TensorLike,
-    cells: TensorLike,
-    gates: TensorLike,
-    dy: TensorLike,
-    c: TensorLike | None = None,
-    dcells: TensorLike | None = None,
-    *,
-    cell: str,
-    direction: str = "forward",
-) -> tuple[SymTensor, SymTensor, SymTensor]:
-    """the gradients of x, h and c ([D, B, 0] without) of recurrent with keep, over its w, h and c, its
-    results y, cells and gates, and the gradients of y and cells.
-
-    Dtypes: w: T, h: T, y: T, cells: T, gates: T, dy: T, c: T (optional), dcells: T (optional) → T, T, T;
-    T: float.
-    Shape: rule recurrent_backward.
-    """
-    return apply(
-        "recurrent_backward",
-        [w, h, y, cells, gates, dy, c, dcells],
-        {
-            "cell": cell,
-            "direction": direction,
-        },
-    )
 
 
 def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, *, interleaved: bool = False) -> SymTensor:

@@ -176,7 +176,8 @@ class Bundler {
     open.members.pop_back();
     if (!fits) return Decision::no("its blocks would take registers from too many others");
     if (together <= before) return {};
-    return Decision::no(format_fixed(together, 1) + " us together, " + format_fixed(before, 1) + " us apart");
+    return Decision::no("estimated " + format_fixed(together, 1) + " us together, " +
+                        format_fixed(before, 1) + " us apart");
   }
 
   // Every block of a bundle takes the registers and threads of its most demanding member: beside many blocks

@@ -1,11 +1,32 @@
 #include "calls/call_code.h"
 
+#include <optional>
+
 #include "base/error.h"
 #include "kernels/control/control_code.h"
 #include "kernels/custom_kernel.h"
+#include "kernels/product_group.h"
 #include "select/cuda_problem.h"
 
 namespace aicf {
+namespace {
+
+// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
+constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
+
+// All sums of a group are of one type.
+std::vector<KernelVariant> ways_of_group(const GroupedProducts& group, const CodeContext& context) {
+  std::optional<DType> sums;
+  for (const KernelCall& member : group.members) {
+    if (!has_sums(member, context)) continue;
+    if (sums && *sums != member.outputs.back().dtype) return {};
+    sums = member.outputs.back().dtype;
+  }
+  return grouped_variants(product_of(group.members[0], context), static_cast<int>(group.members.size()),
+                          sums);
+}
+
+}  // namespace
 
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context, const TileProgram* program) {
   CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
@@ -32,6 +53,32 @@ CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm 
   CudaProblem problem = call_problem(call, context);
   problem.form = form;
   return kernel->generate(problem);
+}
+
+bool has_sums(const KernelCall& member, const CodeContext& context) {
+  const auto program = static_cast<size_t>(row_call(member)->programs[0].index);
+  return member.outputs.size() > context.programs[program].outputs.size();
+}
+
+CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
+  KernelCall product = member;
+  if (has_sums(member, context)) product.outputs.pop_back();
+  return call_problem(product, context);
+}
+
+bool arguments_fit(const KernelCall& group) {
+  const size_t products = std::get<GroupedProducts>(group.what).members.size();
+  return (group.inputs.size() + group.outputs.size()) * kPointerBytes + products * 2 * kMapBytes +
+             kSizeBytes <=
+         kArgumentBytes;
+}
+
+std::vector<KernelVariant> ways_of(const KernelCall& call, const CodeContext& context) {
+  if (const auto* group = std::get_if<GroupedProducts>(&call.what)) return ways_of_group(*group, context);
+  const RowCall* row = own_row(call);
+  const CudaKernel* kernel = row == nullptr ? nullptr : find_cuda_kernel(row->row);
+  return kernel == nullptr ? std::vector<KernelVariant>()
+                           : cuda_variants(*kernel, call_problem(call, context));
 }
 
 }  // namespace aicf

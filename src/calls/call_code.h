@@ -34,4 +34,14 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context,
 
 CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm form);
 
+// Whether join_sums has given a member of a group the sums of its x, as its last result; and its problem
+// without them.
+bool has_sums(const KernelCall& member, const CodeContext& context);
+CudaProblem product_of(const KernelCall& member, const CodeContext& context);
+// Whether the arguments of a group's launch are as few as a kernel takes.
+bool arguments_fit(const KernelCall& group);
+
+// The ways in which a call's row can run it, or a group's row its products together, best first.
+std::vector<KernelVariant> ways_of(const KernelCall& call, const CodeContext& context);
+
 }  // namespace aicf

@@ -41,6 +41,10 @@ inline bool is_joinable_product(const KernelCall& call, const CallGraph& graph) 
   return has_tensor_cores && row_call(call) != nullptr && has_program(call, ProgramRole::kEpilogue) &&
          graph.program_of(call).stages.size() == 1;
 }
+// Such a product whose results, element by element, depend on nothing else of the result.
+inline bool is_pointwise_product(const KernelCall& call, const CallGraph& graph) {
+  return is_joinable_product(call, graph) && has_elements_alone(graph.program_of(call));
+}
 // Whose kernel neither a record nor the caller has chosen.
 inline bool is_open(const KernelCall& call) { return call.choice.source == ChoiceSource::kRank; }
 

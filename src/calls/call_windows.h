@@ -37,6 +37,12 @@ inline void add_member(const KernelCall& member, KernelCall& whole) {
   whole.origins.insert(whole.origins.end(), member.origins.begin(), member.origins.end());
 }
 
+inline Window columns_of(Window window, const Dim& first, const Dim& count) {
+  window.offset = window.offset + first * window.strides.back();
+  window.sizes.back() = count;
+  return window;
+}
+
 // A window of a region over the axes of a product, of which all but the last may be one.
 inline std::optional<Window> over_rows(const Window& window, size_t rank) {
   if (window.sizes.size() == rank) return window;

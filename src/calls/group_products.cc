@@ -3,8 +3,6 @@
 // plain results, the gradients of the weights of equal layers for one, fill all waves but one, and none has
 // to split its K. One call with them as members stands where the last of them stood, unless values that then
 // wait for it take more memory.
-#include "calls/group_products.h"
-
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
@@ -20,9 +18,6 @@ namespace {
 
 constexpr double kMoreMemory =
     1.02;  // times that of before, that values may take because they are needed later
-
-// A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
-constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
 
 // The first products of one form in groups of neighbours, with the least sum of estimated times.
 struct Partition {
@@ -111,10 +106,10 @@ class ProductGrouper {
   void refuse_all(const std::vector<size_t>& alike, const std::vector<double>& times,
                   const std::vector<size_t>& last) const {
     const bool may_move = last[0] >= alike[1];
-    site_.refuse(alike, may_move ? format_fixed(times[2], 1) + " us for two together, " +
-                                       format_fixed(2 * times[1], 1) + " us apart"
-                                 : "'" + origin_text(site_.call(alike[0])) + "' cannot pass '" +
-                                       origin_text(site_.call(last[0] + 1)) + "'");
+    site_.refuse(alike,
+                 may_move ? "priced " + format_fixed(times[2], 1) + " us for two together, " +
+                                format_fixed(2 * times[1], 1) + " us apart"
+                          : quoted(site_.call(alike[0])) + " cannot pass " + quoted(site_.call(last[0] + 1)));
   }
 
   Proposal proposal(const std::vector<size_t>& indices) const {
@@ -128,7 +123,7 @@ class ProductGrouper {
       add_member(members.back(), group);
     }
     group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
-                   format_fixed(way.microseconds, 1) + " us, one " +
+                   format_fixed(way.microseconds, 1) + " us, one priced " +
                    format_fixed(site_.microseconds(members.front()), 1) + " us";
     return {.remove = indices,
             .insert = std::move(group),
@@ -144,22 +139,5 @@ class ProductGrouper {
 }  // namespace
 
 void group_products(const RuleSite& site) { ProductGrouper(site).run(); }
-
-bool has_sums(const KernelCall& member, const std::vector<TileProgram>& programs) {
-  return member.outputs.size() >
-         programs[static_cast<size_t>(row_call(member)->programs[0].index)].outputs.size();
-}
-
-CudaProblem product_of(const KernelCall& member, const CodeContext& context) {
-  KernelCall product = member;
-  if (has_sums(member, context.programs)) product.outputs.pop_back();
-  return call_problem(product, context);
-}
-
-bool arguments_fit(const KernelCall& group, size_t products, size_t more) {
-  return (group.inputs.size() + group.outputs.size() + more) * kPointerBytes + products * 2 * kMapBytes +
-             kSizeBytes <=
-         kArgumentBytes;
-}
 
 }  // namespace aicf

@@ -73,7 +73,7 @@ KernelCall with_prologue(const KernelCall& producer, const KernelCall& consumer)
   add_once(producer.inputs, call.inputs);
   call.outputs = consumer.outputs;
   call.outputs.insert(call.outputs.end(), producer.outputs.begin(), producer.outputs.end());
-  call.reason = "makes its first input itself; " + consumer.reason;
+  call.reason = "computes its first input in a prologue; " + consumer.reason;
   call.choice = consumer.choice;
   call.what = PrologueFusion{producer, consumer};
   return call;

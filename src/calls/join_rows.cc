@@ -43,19 +43,13 @@ Decision find_epilogue(const std::vector<Window>& results, const KernelCall& row
   const std::vector<Window>& inputs = e.region.inputs;
   const auto middle = std::find_first_of(inputs.begin(), inputs.end(), results.begin(), results.end());
   if (middle == inputs.end()) return Decision::no("the region reads no whole result");
-  if (!(e.region.outputs[0].sizes == results[0].sizes))
-    return Decision::no("the outputs do not cover the result");
-  // Only the thread that made them has seen the product's results.
-  for (auto other = inputs.begin(); other != inputs.end(); ++other)
-    if (other != middle && has_root(results, other->root))
-      return Decision::no("the region reads the product twice");
   e.middle = static_cast<size_t>(middle - inputs.begin());
   e.from = static_cast<size_t>(std::find(results.begin(), results.end(), *middle) - results.begin());
   return {};
 }
 
-Decision hands_on_f32(const TileProgram& program, size_t from) {
-  if (const Decision d = hands_on_half(program, from); !d) return d;
+Decision forwards_f32(const TileProgram& program, size_t from) {
+  if (const Decision d = forwards_half(program, from); !d) return d;
   const auto operand = static_cast<int16_t>(program.inputs.size() + from);
   const bool stores =
       std::any_of(program.stages[0].begin(), program.stages[0].end(), [&](const TileInstr& instr) {
@@ -75,10 +69,10 @@ void join_rows(JoinSite& site, size_t at) {
   const std::vector<size_t> calls = {at, *rows};
   RowEpilogue e;
   Decision decision = find_epilogue(product.outputs, site.call(*rows), site.graph(), e);
-  if (decision) decision = hands_on_f32(site.program_of(product), e.from);
+  if (decision) decision = forwards_f32(site.program_of(product), e.from);
   if (!decision) return site.refuse(calls, decision.why());
-  const BoundProgram both = joined(bound_program(product, site.graph()), e.from,
-                                   site.kept_results(product.outputs, {at, *rows}), e.region, e.middle);
+  const BoundProgram both =
+      site.joined_behind(at, bound_program(product, site.graph()), e.from, *rows, e.region, e.middle);
   KernelCall call;
   call.what = RowCall{.row = kRowsKernel, .programs = row_call(product)->programs};
   call.inputs = {product.inputs[0], product.inputs[1]};

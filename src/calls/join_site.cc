@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "calls/call_forms.h"
 #include "calls/call_windows.h"
-#include "calls/joined_program.h"
 #include "select/cost_model.h"
 
 namespace aicf {
@@ -14,14 +14,7 @@ namespace {
 
 constexpr size_t kRoom = 3;  // empty places between calls, for calls that move
 
-std::string quoted(const KernelCall& call) { return "'" + origin_text(call) + "'"; }
-
 bool has_source(const KernelCall& call, ChoiceSource source) { return call.choice.source == source; }
-
-std::string value_name(ValueId root, const CallGraph& calls) {
-  const bool named = !calls.is_extra(root) && !calls.name_of(root).empty();
-  return named ? "'" + calls.name_of(root) + "'" : "%" + std::to_string(root);
-}
 
 // Those that run the program of a proposal: all members of a group.
 std::vector<KernelCall*> calls_with_program(KernelCall& insert) {
@@ -33,28 +26,13 @@ std::vector<KernelCall*> calls_with_program(KernelCall& insert) {
   return calls;
 }
 
-// Whether these results of a later call may be written while an earlier one still runs: over nothing that it
-// reads but, in the very same window, an operand of its epilogue, which the thread that writes an element has
-// read.
-bool may_overwrite(const KernelCall& earlier, const std::vector<Window>& results) {
-  const RowCall* row = row_call(earlier);
-  const bool ends = row != nullptr && has_program(earlier, ProgramRole::kEpilogue);
-  const size_t operands = ends ? static_cast<size_t>(row->programs[0].first_operand) : earlier.inputs.size();
-  for (size_t i = 0; i < earlier.inputs.size(); ++i) {
-    const Window& read = earlier.inputs[i];
-    const bool in_step = i >= operands && std::find(results.begin(), results.end(), read) != results.end();
-    if (has_root(results, read.root) && !in_step) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 double JoinSite::microseconds(const KernelCall& call) const {
   const Choice& choice = call.choice;
-  return choice.candidates.empty()
-             ? estimate_microseconds(call, own_row(call)->row, rule_.target, graph().ranges)
-             : choice.candidates[choice.chosen].price_us;
+  if (!choice.candidates.empty()) return choice.candidates[choice.chosen].price_us;
+  if (std::holds_alternative<GroupedProducts>(call.what)) return ways_of(call, context())[0].microseconds;
+  return estimate_microseconds(call, own_row(call)->row, rule_.target, graph().ranges);
 }
 
 double JoinSite::apart(const std::vector<size_t>& calls) const {
@@ -66,13 +44,18 @@ double JoinSite::apart(const std::vector<size_t>& calls) const {
 
 bool JoinSite::offer(Proposal p) {
   complete(p);
+  Place place{p.at};
   Decision decision = keeps_values(p);
-  if (decision) decision = legal(p);
-  if (decision && p.program) decision = program_fits(*p.program, *calls_with_program(p.insert)[0]);
+  if (decision && p.program) decision = reads_once(p);
+  if (decision && p.lift) decision = lift_needed(p, place);
+  if (decision) decision = legal(p, place);
+  if (decision) decision = is_open(p);
+  if (decision) decision = fits(p);
   if (decision && p.price) decision = take_best_way(p);
-  if (decision) return take(p);
-  refuse(p.remove, decision.why(), p.microseconds);
-  return false;
+  if (decision) decision = take(p, place);
+  if (!decision && p.program) programs_.pop_back();
+  if (!decision) refuse(p.remove, decision.why(), p.microseconds);
+  return static_cast<bool>(decision);
 }
 
 void JoinSite::refuse(const std::vector<size_t>& calls, const std::string& why, double microseconds) const {
@@ -80,19 +63,11 @@ void JoinSite::refuse(const std::vector<size_t>& calls, const std::string& why, 
   rule_.report(origins_of(calls), false, "not joined: " + why, microseconds);
 }
 
-Decision JoinSite::needed_by_none_but(ValueId root, const std::vector<size_t>& calls) const {
-  if (legality_.is_kept(root)) return Decision::no(value_name(root, graph()) + " is kept after the run");
-  for (const size_t reader : legality_.readers(root))
-    if (std::find(calls.begin(), calls.end(), reader) == calls.end())
-      return Decision::no(value_name(root, graph()) + " is read by " + quoted(call(reader)));
-  return {};
-}
-
-std::vector<bool> JoinSite::kept_results(const std::vector<Window>& results,
-                                         std::initializer_list<size_t> calls) const {
+BoundProgram JoinSite::joined_behind(size_t call, const BoundProgram& own, size_t from, size_t reader,
+                                     const BoundProgram& next, size_t middle) const {
   std::vector<bool> kept;
-  for (const Window& w : results) kept.push_back(legality_.others_need(w.root, calls));
-  return kept;
+  for (const Window& w : own.outputs) kept.push_back(legality_.others_need(w.root, {call, reader}));
+  return joined(own, from, kept, next, middle);
 }
 
 void JoinSite::scan(void (*propose)(JoinSite&, size_t at)) {
@@ -103,37 +78,19 @@ void JoinSite::scan(void (*propose)(JoinSite&, size_t at)) {
   finish();
 }
 
-// The nodes that the calls came from, and the number that the program will have.
+// The nodes that the calls came from; the program and its number.
 void JoinSite::complete(Proposal& p) const {
   p.insert.origins.clear();
   for (const size_t at : p.remove)
     p.insert.origins.insert(p.insert.origins.end(), call(at).origins.begin(), call(at).origins.end());
-  if (p.program)
-    for (KernelCall* one : calls_with_program(p.insert))
-      row_call(*one)->programs[0].index = static_cast<int>(programs_.size());
+  if (!p.program) return;
+  for (KernelCall* one : calls_with_program(p.insert))
+    row_call(*one)->programs[0].index = static_cast<int>(programs_.size());
+  programs_.push_back(*p.program);
 }
 
-// Whether all that others need is stored, and nothing is overwritten before all of it is read.
-Decision JoinSite::keeps_values(const Proposal& p) const {
-  for (const size_t at : p.remove)
-    for (const Window& w : call(at).outputs)
-      if (!has_root(p.insert.outputs, w.root))
-        if (const Decision d = needed_by_none_but(w.root, p.remove); !d) return d;
-  for (const size_t earlier : p.remove)
-    for (const size_t later : p.remove)
-      if (earlier < later && !may_overwrite(call(earlier), call(later).outputs))
-        return Decision::no(quoted(call(later)) + " overwrites what " + quoted(call(earlier)) + " reads");
-  return {};
-}
-
-// Whether all can come to where the one call stands.
-Decision JoinSite::legal(const Proposal& p) const {
-  for (const size_t from : p.remove) {
-    if (from == p.at && !p.behind) continue;
-    const size_t to = from > p.at ? p.at + 1 : p.behind ? p.at : p.at - 1;
-    if (const auto obstacle = legality_.obstacle(from, to, p.rise))
-      return Decision::no(quoted(call(from)) + " cannot pass " + quoted(call(*obstacle)));
-  }
+// Whether neither a record nor the caller wants one of the calls as it is.
+Decision JoinSite::is_open(const Proposal& p) const {
   for (const size_t at : p.open)
     if (!has_source(call(at), ChoiceSource::kRank))
       return Decision::no(has_source(call(at), ChoiceSource::kRecord)
@@ -142,14 +99,25 @@ Decision JoinSite::legal(const Proposal& p) const {
   return {};
 }
 
+// Whether kernels take so many operands, and the way is one of the row's for what it now does.
+Decision JoinSite::fits(const Proposal& p) const {
+  const auto* group = std::get_if<GroupedProducts>(&p.insert.what);
+  const KernelCall& one = group != nullptr ? group->members[0] : p.insert;
+  if (p.program)
+    if (const Decision d = program_fits(*p.program, one); !d) return d;
+  if (group != nullptr && !arguments_fit(p.insert)) return Decision::no("a kernel takes no more arguments");
+  const RowCall* row = row_call(one);
+  if (row == nullptr || !is_named(row->way) || has_way(ways_of(p.insert, context()), row->way)) return {};
+  return Decision::no("its way, " + to_string(row->way) + ", does not do all of it");
+}
+
 // The cheapest way, if it is cheaper than the calls apart, or the one that a record of the call's key or the
 // caller wants: sets the call's way, choice and reason.
 Decision JoinSite::take_best_way(Proposal& p) const {
   KernelCall& joined = p.insert;
   RowCall& row = *row_call(joined);
   Choice& choice = joined.choice;
-  const CudaProblem problem = call_problem(joined, context(), p.program ? &*p.program : nullptr);
-  for (const KernelVariant& way : cuda_variants(*find_cuda_kernel(row.row), problem))
+  for (const KernelVariant& way : ways_of(joined, context()))
     choice.candidates.push_back({row.row, way.way, way.microseconds});
   if (choice.candidates.empty()) return Decision::no(row.row + " has no way to do both");
   const auto want = [&](const std::string& name, ChoiceSource source) {
@@ -170,13 +138,13 @@ Decision JoinSite::take_best_way(Proposal& p) const {
   row.way = chosen.way;
   p.microseconds = chosen.estimate_us;
   const std::string apart = format_fixed(p.price->apart, 1);
-  joined.reason = joined_reason(choice.source) + p.price->what + " in one kernel, estimated " +
-                  format_fixed(chosen.estimate_us, 1) + " us, apart " + apart + " us";
+  joined.reason = joined_reason(choice.source) + p.price->what + " in one kernel, " + time_text(chosen) +
+                  ", apart priced " + apart + " us";
   for (const size_t at : p.remove)
     if (has_source(call(at), ChoiceSource::kForced) && choice.source != ChoiceSource::kForced)
       return Decision::no("legal, but the caller's choice wants " + quoted(call(at)) + " apart");
   if (choice.source != ChoiceSource::kRank || chosen.price_us < p.price->apart) return {};
-  return Decision::no(format_fixed(chosen.price_us, 1) + " us together, " + apart + " us apart");
+  return Decision::no("priced " + format_fixed(chosen.price_us, 1) + " us together, " + apart + " us apart");
 }
 
 std::vector<std::string> JoinSite::origins_of(const std::vector<size_t>& places) const {
@@ -196,22 +164,22 @@ std::vector<ValueId> JoinSite::roots_at(const std::vector<std::pair<size_t, Kern
 }
 
 // Empty places for what moves.
-void JoinSite::make_room(Proposal& p) {
+void JoinSite::make_room(Proposal& p, Place& place) {
   const size_t first = p.remove.front();
   const auto is_free = [&](size_t at) { return at < calls_.size() && is_removed(calls_[at]); };
-  bool has_room = first >= p.rise.size() && (!p.behind || is_free(p.at + 1));
-  for (size_t i = 1; has_room && i <= p.rise.size(); ++i) has_room = is_free(first - i);
+  bool has_room = first >= place.rise.size() && (!place.behind || is_free(place.at + 1));
+  for (size_t i = 1; has_room && i <= place.rise.size(); ++i) has_room = is_free(first - i);
   if (has_room) return;
-  const std::vector<size_t> places = legality_.spread(std::max(kRoom, p.rise.size()));
-  for (auto* list : {&p.remove, &p.rise})
+  const std::vector<size_t> places = legality_.spread(std::max(kRoom, place.rise.size()));
+  for (auto* list : {&p.remove, &place.rise})
     for (size_t& at : *list) at = places[at];
-  p.at = places[p.at];
+  place.at = places[place.at];
   next_ = places[next_];
   live_.reset();
 }
 
-bool JoinSite::take(Proposal& p) {
-  make_room(p);
+Decision JoinSite::take(Proposal& p, Place place) {
+  make_room(p, place);
   if (p.most_memory && !live_) live_.emplace(graph(), legality_);
   const double most = p.most_memory ? *p.most_memory * static_cast<double>(live_->peak()) : 0;
   const std::string reason = p.insert.reason;
@@ -220,29 +188,25 @@ bool JoinSite::take(Proposal& p) {
   const auto put = [&](size_t at, KernelCall call) {
     before.emplace_back(at, legality_.replace(at, std::move(call)));
   };
-  const size_t first_risen = p.remove.front() - p.rise.size();
-  for (size_t i = 0; i < p.rise.size(); ++i) {
-    put(first_risen + i, call(p.rise[i]));
-    put(p.rise[i], KernelCall());
+  const size_t first_risen = p.remove.front() - place.rise.size();
+  for (size_t i = 0; i < place.rise.size(); ++i) {
+    put(first_risen + i, call(place.rise[i]));
+    put(place.rise[i], KernelCall());
   }
   for (const size_t at : p.remove) put(at, KernelCall());
-  put(p.behind ? p.at + 1 : p.at, std::move(p.insert));
+  put(place.behind ? place.at + 1 : place.at, std::move(p.insert));
   if (live_) live_->update(roots_at(before));
   if (p.most_memory && static_cast<double>(live_->peak()) > most) {
     const std::vector<ValueId> roots = roots_at(before);
     for (auto change = before.rbegin(); change != before.rend(); ++change)
       legality_.replace(change->first, std::move(change->second));
     live_->update(roots);
-    refuse(p.remove, "values that wait for the call would take more memory", p.microseconds);
-    return false;
+    return Decision::no("values that wait for the call would take more memory");
   }
-  if (p.program) {
-    check_tile_program(*p.program);
-    programs_.push_back(std::move(*p.program));
-  }
-  if (!p.rise.empty()) next_ = first_risen + 1;
+  if (p.program) check_tile_program(*p.program);
+  if (!place.rise.empty()) next_ = first_risen + 1;
   rule_.report(origins, true, reason, p.microseconds);
-  return true;
+  return {};
 }
 
 }  // namespace aicf

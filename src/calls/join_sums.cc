@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "calls/call_forms.h"
-#include "calls/group_products.h"
 #include "calls/join_site.h"
-#include "kernels/product_group.h"
 
 namespace aicf {
 namespace {
@@ -40,22 +38,7 @@ bool adds_columns(const KernelCall& call, const CallGraph& graph) {
 
 // ---- into a group: the sum costs no pass over memory, nor the product that stores its operand an epilogue
 
-// All sums of a group are of one type.
-Decision takes_sums(const KernelCall& call, const GroupedProducts& group, DType type,
-                    const CodeContext& context) {
-  if (!arguments_fit(call, group.members.size(), 1))
-    return Decision::no("the group's kernel takes no more arguments");
-  for (const KernelCall& member : group.members)
-    if (has_sums(member, context.programs) && member.outputs.back().dtype != type)
-      return Decision::no("the group has sums of another type");
-  const auto count = static_cast<int>(group.members.size());
-  return has_way(grouped_variants(product_of(group.members[0], context), count, type),
-                 row_call(group.members[0])->way)
-             ? Decision()
-             : Decision::no("the group's way takes no sums along");
-}
-
-KernelCall with_sums(KernelCall group, size_t member, const KernelCall& sums) {
+KernelCall group_with_sums(KernelCall group, size_t member, const KernelCall& sums) {
   Window own = sums.outputs[0];
   own.sizes.resize(1);
   own.strides.resize(1);
@@ -77,15 +60,11 @@ bool join_group(JoinSite& site, size_t sums) {
     const auto* group = std::get_if<GroupedProducts>(&whole.what);
     if (group == nullptr) continue;
     for (size_t m = 0; m < group->members.size(); ++m) {
-      if (!(group->members[m].inputs[0] == call.inputs[0]) ||
-          has_sums(group->members[m], site.graph().programs))
+      if (!(group->members[m].inputs[0] == call.inputs[0]) || has_sums(group->members[m], site.context()))
         continue;
-      Decision decision = takes_sums(whole, *group, out.dtype, site.context());
-      if (decision && must_keep_order(call, whole))
-        decision = Decision::no("the group needs the sums, or overwrites what they are of");
-      if (!decision)
-        site.refuse({at, sums}, decision.why());
-      else if (site.offer({.remove = {at, sums}, .insert = with_sums(whole, m, call), .at = at}))
+      if (must_keep_order(call, whole))
+        site.refuse({at, sums}, "the group needs the sums, or overwrites what they are of");
+      else if (site.offer({.remove = {at, sums}, .insert = group_with_sums(whole, m, call), .at = at}))
         return true;
     }
   }
@@ -93,31 +72,6 @@ bool join_group(JoinSite& site, size_t sums) {
 }
 
 // ---- into the product that stores what the sums are of: its launches add up one sum
-
-TileProgram program_with_sums(const TileProgram& product, size_t from, DType sum) {
-  TileProgram program = product;
-  const auto output = static_cast<int16_t>(product.inputs.size() + from);
-  const auto last = static_cast<int16_t>(product.inputs.size() + product.outputs.size());
-  const DType dtype = product.outputs[from];
-  const auto summed = static_cast<int16_t>(program.registers.size());
-  program.outputs.push_back(sum);
-  program.registers.push_back({TileType::f32});
-  std::vector<TileInstr>& stage = program.stages[0];
-  const auto stores = std::find_if(stage.begin(), stage.end(), [&](const TileInstr& instr) {
-    return instr.op == TileOp::store && instr.operand == output;
-  });
-  // What a reader of memory would add: the rounded value.
-  const bool half = dtype == DType::f16 || dtype == DType::bf16;
-  const TileInstr value{.op = dtype == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16,
-                        .type = TileType::f32,
-                        .dst = summed,
-                        .a = stores->a};
-  const TileInstr add{
-      .op = TileOp::store_sum, .type = TileType::f32, .a = half ? summed : stores->a, .operand = last};
-  const auto after = stage.insert(stores + 1, add);
-  if (half) stage.insert(after, value);
-  return program;
-}
 
 Decision takes_along(const KernelCall& product, const KernelCall& sums, const TileProgram& program) {
   if (program.stages.size() != 1 || sums_rows(program)) return Decision::no("the product has a sum already");
@@ -136,14 +90,11 @@ void join_product(JoinSite& site, size_t sums_at) {
   if (const Decision d = takes_along(product, sums, site.program_of(product)); !d)
     return site.refuse(both, d.why());
   const auto from = std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0]));
-  TileProgram program = program_with_sums(
-      site.program_of(product), static_cast<size_t>(from - product.outputs.begin()), sums.outputs[0].dtype);
+  TileProgram program = with_sums(site.program_of(product),
+                                  static_cast<size_t>(from - product.outputs.begin()), sums.outputs[0].dtype);
   KernelCall joined = product;
   joined.outputs.push_back(turned(sums.outputs[0]));
   joined.reason += ", with the sums of its columns";
-  const CudaProblem problem = call_problem(joined, site.context(), &program);
-  if (!has_way(cuda_variants(*find_cuda_kernel(row_call(joined)->row), problem), row_call(joined)->way))
-    return site.refuse(both, "its way, " + to_string(row_call(joined)->way) + ", adds up no columns");
   site.offer({.remove = both, .insert = std::move(joined), .at = *at, .program = std::move(program)});
 }
 

@@ -8,15 +8,22 @@
 namespace aicf {
 namespace {
 
+// What a reader of memory would get of a value that is stored as this dtype.
+TileInstr rounding(DType dtype, int16_t to, int16_t from) {
+  const TileOp op = dtype == DType::f16    ? TileOp::round_f16
+                    : dtype == DType::bf16 ? TileOp::round_bf16
+                                           : TileOp::to_f32;  // as it is
+  return {.op = op, .type = TileType::f32, .dst = to, .a = from};
+}
+
 class Joiner {
  public:
   Joiner(const TileProgram& first, size_t from, const TileProgram& second, size_t middle)
       : first_(first), second_(second), from_(from), middle_(middle), kept_(first.outputs[from]) {}
 
   TileProgram run(const std::vector<bool>& kept) {
-    AICF_CHECK(
-        first_.stages.size() == 1 && (kept_ == DType::f16 || kept_ == DType::bf16 || kept_ == DType::f32),
-        "programs are joined behind one stage, at a half value or one in f32");
+    AICF_CHECK(first_.stages.size() == 1 && is_forwarded(kept_),
+               "programs are joined behind one stage, at a half value or one in f32");
     const auto registers = static_cast<int16_t>(first_.registers.size());
     const auto scalars = static_cast<int16_t>(first_.scalars.size());
     joined_.inputs = first_.inputs;
@@ -50,12 +57,6 @@ class Joiner {
  private:
   int operands() const { return static_cast<int>(joined_.inputs.size() + joined_.outputs.size()); }
   int16_t kept_register() const { return static_cast<int16_t>(joined_.registers.size() - 1); }
-  TileInstr rounding(int16_t to, int16_t from) const {
-    const TileOp op = kept_ == DType::f16    ? TileOp::round_f16
-                      : kept_ == DType::bf16 ? TileOp::round_bf16
-                                             : TileOp::to_f32;  // as it is
-    return {.op = op, .type = TileType::f32, .dst = to, .a = from};
-  }
 
   void add_first(std::vector<TileInstr>& stage) const {
     for (TileInstr instr : first_.stages[0]) {
@@ -64,7 +65,7 @@ class Joiner {
         stage.push_back(instr);
         continue;
       }
-      if (output == static_cast<int>(from_)) stage.push_back(rounding(kept_register(), instr.a));
+      if (output == static_cast<int>(from_)) stage.push_back(rounding(kept_, kept_register(), instr.a));
       instr.operand = static_cast<int16_t>(first_output_[static_cast<size_t>(output)]);
       if (instr.operand >= 0) stage.push_back(instr);
     }
@@ -74,7 +75,7 @@ class Joiner {
   void add_operand(TileInstr& instr, int second_output) const {
     const auto operand = static_cast<size_t>(instr.operand);
     if (operand == middle_) {
-      instr = rounding(instr.dst, kept_register());
+      instr = rounding(kept_, instr.dst, kept_register());
     } else if (operand < second_.inputs.size()) {
       const size_t before = first_.inputs.size() - (operand > middle_ ? 1 : 0);
       instr.operand = static_cast<int16_t>(before + operand);
@@ -92,7 +93,7 @@ class Joiner {
 
 }  // namespace
 
-Decision hands_on_half(const TileProgram& program, size_t from) {
+Decision forwards_half(const TileProgram& program, size_t from) {
   if (program.outputs[from] != DType::f16 && program.outputs[from] != DType::bf16)
     return Decision::no("the result between them is no half");
   return program.stages.size() == 1 ? Decision() : Decision::no("the product's program is of several stages");
@@ -121,6 +122,16 @@ std::optional<BoundProgram> over_rows(BoundProgram region, size_t rank) {
   return region;
 }
 
+std::optional<BoundProgram> columns_of(const BoundProgram& program, const Window& columns) {
+  if (program.outputs.size() != 1) return std::nullopt;
+  const Window& all = program.outputs[0];
+  const Dim first = columns.offset - all.offset, &count = columns.sizes.back();
+  if (all.strides.back() != Dim(1) || !(columns_of(all, first, count) == columns)) return std::nullopt;
+  BoundProgram part{program.program, program.inputs, {columns}};
+  for (Window& w : part.inputs) w = columns_of(w, first, count);
+  return part;
+}
+
 BoundProgram joined(const BoundProgram& first, size_t from, const std::vector<bool>& kept,
                     const BoundProgram& second, size_t middle) {
   const size_t sums = second.program.inputs.size() - second.inputs.size();
@@ -132,6 +143,25 @@ BoundProgram joined(const BoundProgram& first, size_t from, const std::vector<bo
     if (kept[i]) both.outputs.push_back(first.outputs[i]);
   both.outputs.insert(both.outputs.end(), second.outputs.begin(), second.outputs.end());
   return both;
+}
+
+TileProgram with_sums(TileProgram program, size_t from, DType sum) {
+  const auto output = static_cast<int16_t>(program.inputs.size() + from);
+  const auto last = static_cast<int16_t>(program.inputs.size() + program.outputs.size());
+  const DType dtype = program.outputs[from];
+  const auto rounded = static_cast<int16_t>(program.registers.size());
+  program.outputs.push_back(sum);
+  program.registers.push_back({TileType::f32});
+  std::vector<TileInstr>& stage = program.stages[0];
+  const auto stores = std::find_if(stage.begin(), stage.end(), [&](const TileInstr& instr) {
+    return instr.op == TileOp::store && instr.operand == output;
+  });
+  const TileInstr value = rounding(dtype, rounded, stores->a);
+  const int16_t added = dtype == DType::f16 || dtype == DType::bf16 ? rounded : stores->a;
+  const auto after =
+      stage.insert(stores + 1, {.op = TileOp::store_sum, .type = TileType::f32, .a = added, .operand = last});
+  if (added == rounded) stage.insert(after, value);
+  return program;
 }
 
 bool has_elements_alone(const TileProgram& program) {

@@ -16,8 +16,12 @@ namespace aicf {
 TileProgram joined_program(const TileProgram& first, size_t from, const std::vector<bool>& kept,
                            const TileProgram& second, size_t middle);
 
-// Whether a program of one stage can hand its result `from` on, as a half.
-Decision hands_on_half(const TileProgram& program, size_t from);
+// Whether one program can forward a value of this dtype to the next in a register.
+inline bool is_forwarded(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32;
+}
+// Whether a program of one stage forwards its result `from` as a half.
+Decision forwards_half(const TileProgram& program, size_t from);
 // Whether the program has as few registers, and the call that runs it as few operands, as kernels take.
 Decision program_fits(const TileProgram& program, const KernelCall& call);
 
@@ -30,9 +34,15 @@ struct BoundProgram {
 BoundProgram bound_program(const KernelCall& call, const CallGraph& graph);
 // With windows over the axes of a product, of which all but the last may be one; none if one is not.
 std::optional<BoundProgram> over_rows(BoundProgram region, size_t rank);
+// Of these columns of the only result; none if the window is no columns of it.
+std::optional<BoundProgram> columns_of(const BoundProgram& program, const Window& columns);
 // As joined_program; `middle` counts the windows that `second` reads.
 BoundProgram joined(const BoundProgram& first, size_t from, const std::vector<bool>& kept,
                     const BoundProgram& second, size_t middle);
+
+// The program, of one stage, with a further result: the sums over all rows of result `from`, as a reader of
+// memory would add them.
+TileProgram with_sums(TileProgram program, size_t from, DType sum);
 
 // Whether an element depends on nothing but the operands' elements, as epilogues see them.
 bool has_elements_alone(const TileProgram& program);

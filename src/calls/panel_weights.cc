@@ -118,7 +118,7 @@ class GraphPanels {
         const Window& w = call.inputs[i];
         const std::string name = all_.name_of(w.root);
         if (!able || !is_matrix(call, i)) {
-          readers.otherwise.emplace(name, "'" + origin_text(call) + "'");
+          readers.otherwise.emplace(name, quoted(call));
           continue;
         }
         readers.add_matrix(name, w, elements_of(w.root));
@@ -128,8 +128,7 @@ class GraphPanels {
       if (matrices.size() > 1) readers.pairs.emplace_back(matrices[0], matrices[1]);
     }
     for (const KernelCall& call : all_.init_calls)
-      for (const Window& w : call.inputs)
-        readers.otherwise.emplace(all_.name_of(w.root), "'" + origin_text(call) + "'");
+      for (const Window& w : call.inputs) readers.otherwise.emplace(all_.name_of(w.root), quoted(call));
     for (const ValueId root : all_.output_roots) readers.otherwise.emplace(all_.name_of(root), "the caller");
   }
 

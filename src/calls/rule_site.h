@@ -26,6 +26,9 @@ std::string to_string(const CallReport& report);  // "join_rows: matmul_3, softm
 
 using OnCallReport = std::function<void(const CallGraph&, CallReport)>;
 
+// A call in a reason.
+inline std::string quoted(const KernelCall& call) { return "'" + origin_text(call) + "'"; }
+
 struct RuleSite {
   const char* rule;
   CallGraph& graph;

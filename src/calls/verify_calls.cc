@@ -6,11 +6,10 @@
 
 #include "base/error.h"
 #include "calls/call_code.h"
+#include "calls/call_forms.h"
 #include "calls/call_windows.h"
-#include "calls/group_products.h"
 #include "ir/op.h"
 #include "kernels/cuda_kernel.h"
-#include "kernels/product_group.h"
 
 namespace aicf {
 namespace {
@@ -198,6 +197,8 @@ class CallVerifier {
     require(is_region ? program.outputs.size() == call.outputs.size()
                       : program.outputs.size() <= call.outputs.size(),
             "the program has other results than the call", &call);
+    for (size_t i = first; !is_region && i < call.inputs.size(); ++i)
+      require(call.inputs[i].sizes == call.outputs[0].sizes, "an operand does not cover the result", &call);
     for (size_t i = 0; i < program.outputs.size(); ++i)
       require(program.outputs[i] == call.outputs[i].dtype, "a result of the program is of another dtype",
               &call);
@@ -267,31 +268,13 @@ class CallVerifier {
       gone_;  // variables whose old value is the last that anybody reads; those overwritten
 };
 
-// Those of a group are ways to run its products together.
-std::vector<KernelVariant> ways_of_group(const GroupedProducts& group, const CodeContext& context) {
-  std::optional<DType> sums;
-  for (const KernelCall& member : group.members)
-    if (has_sums(member, context.programs)) sums = member.outputs.back().dtype;
-  return grouped_variants(product_of(group.members[0], context), static_cast<int>(group.members.size()),
-                          sums);
-}
-
 void check_way(const KernelCall& call, const CodeContext& context) {
-  std::vector<KernelVariant> ways;
-  const RowCall* row = own_row(call);
-  if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
-    row = row_call(group->members[0]);
-    ways = ways_of_group(*group, context);
-  } else if (row == nullptr) {
+  const auto* group = std::get_if<GroupedProducts>(&call.what);
+  const RowCall* row = group != nullptr ? row_call(group->members[0]) : own_row(call);
+  if (row == nullptr)
     for (const auto& [member, stage] : members_of(call)) check_way(*member, context);
-    return;
-  } else if (const CudaKernel* kernel = find_cuda_kernel(row->row)) {
-    ways = cuda_variants(*kernel, call_problem(call, context));
-  }
-  AICF_CHECK(
-      !is_named(row->way) || std::any_of(ways.begin(), ways.end(),
-                                         [&](const KernelVariant& way) { return way.way == row->way; }),
-      "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
+  AICF_CHECK(row == nullptr || !is_named(row->way) || has_way(ways_of(call, context), row->way),
+             "a call runs in no way of its row: " + to_string(named(call)) + " (" + origin_text(call) + ")");
 }
 
 }  // namespace

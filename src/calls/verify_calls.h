@@ -11,7 +11,8 @@
 //   nobody wants is not read any more once it is written; what is constant nobody writes.
 // - What runs: something does; control flow has bodies, a library's call its text. A region has a schedule.
 // - Programs: a row's program is there, plays the role that the row has for it, and its operands are those of
-//   the call from its first one on; of an epilogue, behind the sums of the row's products.
+//   the call from its first one on; of an epilogue, behind the sums of the row's products,
+//   each over the axes of the result.
 // - Members: calls by themselves, whose operands are those of the whole, each at least once; stages ascend
 //   from 0. Those of a group run one row in one way; of a prologue fusion, the consumer reads what
 //   the producer writes.

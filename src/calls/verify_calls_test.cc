@@ -160,6 +160,13 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
          calls.programs[static_cast<size_t>(product_row(calls).programs[0].index)].inputs.push_back(
              DType::bf16);
        }},
+      {"an operand does not cover the result",
+       [](CallGraph& calls) {
+         KernelCall& product = call_of(calls, "matmul");
+         product.inputs.push_back(product.inputs[1]);
+         calls.programs[static_cast<size_t>(product_row(calls).programs[0].index)].inputs.push_back(
+             DType::f16);
+       }},
       {"an operand of the program is of another dtype",
        [](CallGraph& calls) {
          calls.programs[static_cast<size_t>(region_row(calls).programs[0].index)].inputs[0] = DType::bf16;

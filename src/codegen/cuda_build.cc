@@ -5,7 +5,6 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "calls/group_products.h"
 #include "codegen/bundle_code.h"
 #include "codegen/nvrtc.h"
 #include "codegen/product_group_code.h"

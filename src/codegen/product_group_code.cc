@@ -1,6 +1,5 @@
 #include "codegen/product_group_code.h"
 
-#include "calls/group_products.h"
 #include "kernels/product_group.h"
 #include "select/layout.h"
 
@@ -14,7 +13,7 @@ CudaCode product_group_code(const KernelCall& call, const CodeContext& context) 
   for (const KernelCall& member : members) {
     ProductGroup::Operands product{operand_numbers(member.inputs, call.inputs),
                                    operand_numbers(member.outputs, call.outputs)};
-    if (has_sums(member, context.programs)) {
+    if (has_sums(member, context)) {
       product.x_sums = product.outputs.back();
       product.outputs.pop_back();
       group.x_sums = member.outputs.back().dtype;

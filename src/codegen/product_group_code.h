@@ -1,4 +1,4 @@
-// The CUDA text of products that share a launch: a call of calls/group_products.h.
+// The CUDA text of products that share a launch: a call of calls/group_products.cc.
 #pragma once
 
 #include "calls/call_code.h"

@@ -96,8 +96,7 @@ std::string rank_reason(const Choice& choice, bool is_moved) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
   return "first of " + std::to_string(list.size()) + " candidates" +
-         (is_moved ? " by measurements of like problems" : "") + ", estimated " +
-         microseconds(list[0].price_us);
+         (is_moved ? " by measurements of like problems" : "") + ", " + time_text(list[0]);
 }
 
 // What decides over the order of a call's candidates. A library's call is a candidate if it is known by name:
@@ -175,6 +174,11 @@ bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_vi
 std::string to_string(const Candidate& candidate) {
   return to_string(RunName{candidate.kernel,
                            candidate.library ? to_string(*candidate.library) : to_string(candidate.way)});
+}
+
+std::string time_text(const Candidate& candidate) {
+  const std::string estimate = microseconds(candidate.estimate_us), price = microseconds(candidate.price_us);
+  return "estimated " + estimate + (price == estimate ? "" : ", priced " + price);
 }
 
 Problem problem_of_call(const KernelCall& call, std::string_view family, bool has_program) {

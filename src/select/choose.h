@@ -35,6 +35,9 @@ struct SelectOptions {
   std::set<std::string> updated;
 };
 
+// "estimated 7.1 us", with ", priced 6.3 us" if measurements have changed the price.
+std::string time_text(const Candidate& candidate);
+
 // What the kernel table is asked about the call of a row: its windows and params.
 Problem problem_of_call(const KernelCall& call, std::string_view family, bool has_program);
 

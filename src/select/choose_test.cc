@@ -72,6 +72,16 @@ TEST(Choose, a_record_decides_and_a_forced_choice_decides_over_it) {
   EXPECT_EQ(choose_for(graph, "sm_90", options).choice.chosen, 3u);
 }
 
+TEST(Choose, the_reason_says_the_estimate_and_a_price_that_measurements_have_changed) {
+  EXPECT_EQ(time_text({"kernel", {}, 7.06}), "estimated 7.1 us");
+  EXPECT_EQ(time_text({"kernel", {}, 7.06, 6.3}), "estimated 7.1 us, priced 6.3 us");
+  const KernelCall moved = choose_for(product(512, 1024, 768, DType::bf16), "sm_90");
+  const Candidate& first = moved.choice.candidates[0];
+  EXPECT_LT(first.price_us, first.estimate_us);
+  EXPECT_EQ(moved.reason, "first of " + std::to_string(moved.choice.candidates.size()) +
+                              " candidates by measurements of like problems, " + time_text(first));
+}
+
 std::vector<double> estimates(const KernelCall& call) {
   std::vector<double> list;
   for (const Candidate& candidate : call.choice.candidates) list.push_back(candidate.estimate_us);

@@ -1,5 +1,5 @@
 // Products of one shape that share a launch: when they do, what stays apart, and that results stay.
-#include "calls/group_products.h"
+#include "calls/call_code.h"
 
 #include <gtest/gtest.h>
 
@@ -95,10 +95,12 @@ TEST(GroupProducts, ResultsAreThoseOfTheProductsApart) {
 // 12 products have 24 tensor maps of 128 bytes, sizes have 128, and the rest of 4 KiB are pointers.
 TEST(GroupProducts, ArgumentsAreAsFewAsAKernelTakes) {
   KernelCall group;
+  group.what.emplace<GroupedProducts>().members.resize(12);
   group.inputs.resize(100);
   group.outputs.resize(12);
-  EXPECT_TRUE(arguments_fit(group, 12));
-  EXPECT_FALSE(arguments_fit(group, 12, 1));
+  EXPECT_TRUE(arguments_fit(group));
+  group.outputs.resize(13);
+  EXPECT_FALSE(arguments_fit(group));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(JoinInputs, OnlyWhereOneProductOfFewRowsReadsThem) {
 
 TEST(JoinInputs, SaysWhy) {
   InputCase norm{DType::bf16, 1, 512, 2048, Before::kRmsNorm};
-  expect_told(told("join_inputs", input_network(norm)), "taken", "makes its first input itself");
+  expect_told(told("join_inputs", input_network(norm)), "taken", "computes its first input in a prologue");
   expect_told(told("join_inputs", input_network(norm, Readers::kCaller)), "refused", "is kept after the run");
   norm.depth = 2040;
   expect_told(told("join_inputs", input_network(norm)), "refused", "can compute its rows");

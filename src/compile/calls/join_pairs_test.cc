@@ -151,7 +151,7 @@ TEST(JoinPairs, NotAProductByTheOthersResult) {
   graph.add_output(graph.add(Op::mul, {graph.add(Op::matmul, {x, y}), y}), "z");
   program.entries.push_back(std::move(graph));
   EXPECT_EQ(pair_calls(program, "sm_90", kAlways).size(), 2u);
-  expect_told(told("join_pairs", program), "refused", "a product is read a second time");
+  expect_told(told("join_pairs", program), "refused", " is read a second time");
 }
 
 // Two products, and the region that combines their results in another shape.
@@ -223,9 +223,9 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
 }
 
 TEST(JoinPairs, SaysWhy) {
-  expect_told(told("join_pairs", pair_network({})), "taken", "two products that meet in one kernel");
+  expect_told(told("join_pairs", pair_network({})), "taken", "two products of one x in one kernel");
   const ForcedChoice apart{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"};
-  expect_told(told("join_pairs", pair_network({}), {apart}), "refused", "wants one of the products apart");
+  expect_told(told("join_pairs", pair_network({}), {apart}), "refused", "the caller's choice wants ");
 }
 
 std::vector<Net> nets() {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "calls/group_products.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/random_arrays.h"
@@ -169,9 +168,9 @@ TEST(JoinUpdates, SaysWhy) {
   expect_told(said({.extra = Extra::kSecondReader}), "refused", " is read by ");
   expect_told(said({.rows = 2048}), "refused", "the updates do not hide");
   expect_told(said({.last_epsilon = 1e-3}), "refused", "the updates of its members differ");
-  expect_told(said({.extra = Extra::kInTurn}), "refused", "which another needs");
+  expect_told(said({.extra = Extra::kInTurn}), "refused", " would stand behind ");
   expect_told(said({.rows = 8192, .columns = 8192, .extra = Extra::kCrossed}), "refused",
-              "a member would read what another one updates");
+              " overwrites what ");
   expect_told(said({.count = 1, .columns = 3072, .width = 4096, .extra = Extra::kWaits}), "refused",
               "would take more memory");
 }
