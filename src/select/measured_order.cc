@@ -255,8 +255,8 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
-  if (candidates.empty() || !is_measured(candidates[0]) || !is_like_measured(key) ||
-      gains_in_company(key, candidates[0]))
+  if (candidates.empty() || !std::all_of(candidates.begin(), candidates.end(), is_measured) ||
+      !is_like_measured(key) || gains_in_company(key, candidates[0]))
     return false;
   const Candidate& first = candidates[0];
   const auto score = [&](const Candidate& c) {

@@ -50,7 +50,7 @@ struct ConvGrouped {
                                                       uint32_t* weights) {
     using I = typename O::Index;
     constexpr int kWords = kGroups * kGroupWords;
-#pragma unroll 4
+#pragma unroll 8
     for (int i = int(threadIdx.x); i < kWords; i += kThreads) {
       const int lane = i % 32, block = i / 32 % kBlocks, chunk = i / (32 * kBlocks) % kChunks,
                 tap = i / (32 * kBlocks * kChunks) % kTaps, group = i / kGroupWords;

@@ -5,6 +5,7 @@
 #include "base/rounding.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/window_boxes.h"
+#include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
 #include "kernels/element.h"
 #include "kernels/tile/cuda/tile_cuda.h"
@@ -28,7 +29,8 @@ int64_t groups_of_step(int64_t groups, int64_t blocks) {
 // Bytes of shared memory and the work of a block of so many groups.
 class GroupedBlock {
  public:
-  GroupedBlock(const BoxedWindows& w, int64_t groups) : w_(w), groups_(groups) {}
+  GroupedBlock(const BoxedWindows& w, int64_t groups, int64_t unit = 8)
+      : w_(w), groups_(groups), unit_(unit) {}
 
   BoxWork work(const ResultBox& box) const {
     const int64_t positions = box.positions(w_), steps = ceil_div(box.results(), kRowTiles) * groups_;
@@ -38,7 +40,9 @@ class GroupedBlock {
     // Shared memory gives 128 bytes a cycle: two tiles of 8 steps of K take
     // four, weights one; a product takes one.
     needs.cycles = static_cast<double>(steps * w_.taps() * chunks_of_group(w_.channels) * (4 + 3 * blocks()));
-    needs.block_bytes = static_cast<double>(weights());
+    constexpr double kElement = 0.5;  // cycles to move one by itself
+    if (unit_ == 1) needs.cycles += kElement * static_cast<double>(groups_ * positions * w_.channels);
+    needs.block_bytes = 2 * static_cast<double>(weights());  // element by element
     return needs;
   }
   int64_t blocks() const { return ceil_div(w_.maps, kColumnBlock); }
@@ -47,7 +51,7 @@ class GroupedBlock {
   int64_t weights() const { return groups_ * w_.taps() * chunks_of_group(w_.channels) * blocks() * 128; }
 
   const BoxedWindows& w_;
-  int64_t groups_;
+  int64_t groups_, unit_;
 };
 
 std::optional<int64_t> groups_of_block(const BoxedWindows& w) {
@@ -59,6 +63,14 @@ std::optional<int64_t> groups_of_block(const BoxedWindows& w) {
 BoxedWindows boxed_windows_of(const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   return *boxed_windows(x.sizes[1], w.sizes[0], Shape(w.sizes.begin() + 2, w.sizes.end()), problem.params);
+}
+
+BoxPlan grouped_plan(const CudaProblem& problem, const ConvProblem& c, const BoxedWindows& w) {
+  constexpr int64_t kMostOccupancy = 3;
+  const int64_t groups = *groups_of_block(w);
+  const GroupedBlock block(w, groups, channel_unit(problem.inputs[0]));
+  return plan_boxes(problem, c.images, c.axes, ceil_div(w.groups, groups), kMostOccupancy,
+                    [&](const ResultBox& box) { return block.work(box); });
 }
 
 }  // namespace
@@ -76,11 +88,9 @@ CudaCode generate_conv_grouped(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
   const BoxedWindows w = boxed_windows_of(problem);
-  constexpr int64_t kMostOccupancy = 3;
   const int64_t groups = *groups_of_block(w), slices = ceil_div(w.groups, groups);
   const GroupedBlock block(w, groups);
-  const BoxPlan plan = plan_boxes(problem, conv.images, conv.axes, slices, kMostOccupancy,
-                                  [&](const ResultBox& box) { return block.work(box); });
+  const BoxPlan plan = grouped_plan(problem, conv, w);
   const DType dtype = problem.inputs[0].dtype;
   CudaParams params;
   const CudaEpilogue epilogue = cuda_epilogue(conv.epilogue, kConvInputs, params);
@@ -103,6 +113,23 @@ CudaCode generate_conv_grouped(const CudaProblem& problem) {
   launch.shared_bytes = block.work(plan.box).shared_bytes;
   add_kernel(code, problem, std::move(launch), body, static_cast<int>(plan.occupancy));
   return code;
+}
+
+std::vector<KernelVariant> conv_grouped_variants(const CudaProblem& problem) {
+  // Cycles; a cycle of the machine; what an H100 takes beyond the plan.
+  constexpr double kStart = 6000, kMemoryBytes = 1400, kBeyond = 1.35;
+  const ConvProblem conv = conv_problem(problem, false);
+  const BoxedWindows w = boxed_windows_of(problem);
+  const BoxPlan plan = grouped_plan(problem, conv, w);
+  const auto groups = static_cast<int>(*groups_of_block(w));
+  double bytes = 0;
+  for (const CudaWindow* window : {&problem.inputs[0], &problem.outputs[0]})
+    bytes += 2 * static_cast<double>(size_to_choose_by(element_count(window->sizes), problem));
+  const double cycles = kStart + kBeyond * std::max(plan.cycles, bytes / kMemoryBytes);
+  const WindowWay way{static_cast<int>(plan.box.rows), static_cast<int>(plan.box.columns),
+                      groups * static_cast<int>(w.channels), groups * static_cast<int>(w.maps),
+                      static_cast<int>(plan.blocks)};
+  return {{way, cycles / kCyclesPerMicrosecond}};
 }
 
 }  // namespace aicf

@@ -76,7 +76,7 @@ namespace {
 // Of a box, on a multiprocessor with so many blocks: what its units or its way to the L2 cache need for all
 // of them, or the time until memory answers, and what a block waits between boxes while no other works.
 double round_cycles(const BoxWork& needs, double blocks) {
-  constexpr double kBytes = 24, kLatency = 1500, kBetween = 600;  // a cycle; cycles
+  constexpr double kBytes = 22, kLatency = 1500, kBetween = 600;  // a cycle; cycles
   return std::max({blocks * needs.cycles, blocks * needs.bytes / kBytes, kLatency}) + kBetween / blocks;
 }
 
