@@ -24,16 +24,13 @@ bool is_filled(const Graph& graph, ValueId id) {
 
 size_t axis_of(const Node& node) { return static_cast<size_t>(node.attrs.get_int("axis")); }
 
-// Whether a node before `node` reads at the same indices within the same bounds, and so reports a bad one.
+// Whether another node reads at the same indices within the same bounds, and so reports a bad one.
 bool are_checked(const Graph& graph, const Node& node) {
   const Dim& bound = graph.shape(node.operands[0])[axis_of(node)];
-  for (const Node& other : graph.nodes()) {
-    if (&other == &node) return false;
-    if (other.op == Op::gather_elements && other.operands[1] == node.operands[1] &&
-        graph.shape(other.operands[0])[axis_of(other)] == bound)
-      return true;
-  }
-  return false;
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [&](const Node& other) {
+    return other.op == Op::gather_elements && other.operands[1] == node.operands[1] &&
+           graph.shape(other.operands[0])[axis_of(other)] == bound;
+  });
 }
 
 bool picks_one(const Graph& graph, const Node& node) {
@@ -52,7 +49,7 @@ bool picks_one(const Graph& graph, const Node& node) {
 // Indices may count from the end. Where they are checked, i32 holds them.
 ValueId chosen(Emitter& e, const Node& node, const Values& operands, size_t axis) {
   const ValueId x = operands[0], update = operands[2];
-  const Shape& full = e.shape(x);
+  const Shape full = e.shape(x);
   Shape line(full.size(), Dim(1));
   line[axis] = full[axis];
   const ValueId index = e.cast(operands[1], DType::i32), size = e.size(full[axis], DType::i32);

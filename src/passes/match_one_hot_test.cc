@@ -16,7 +16,7 @@ Program scatter_of(const std::string& index, const std::string& zeros, const std
     %o = constant f32[] = [0.5]
     )" + index +
                "\n    " + zeros + R"(
-    %s = scatter_elements(%z, %i, %u) {axis = 1, reduction = add} : f32[3, 5]
+    %s = scatter_elements(%z, %i, %u) {axis = 1, reduction = "add"} : f32[3, 5]
     )" + pick + R"(
     return "y" = %s, "p" = %p
   }
