@@ -1,10 +1,14 @@
 #include "ir/primitives.h"
 
+#include <algorithm>
+
 #include "ir/decompose.h"
 
 namespace aicf {
+namespace {
 
-Graph primitives(const Graph& graph) {
+// The bodies of regions and calls in their place, composites as their decompositions.
+Graph taken_apart(const Graph& graph) {
   GraphRewriter rewriter(graph);
   const auto map = [&](const Node& node, const std::vector<ValueId>& results) {
     for (size_t i = 0; i < node.results.size(); ++i) rewriter.map(node.results[i], results[i]);
@@ -26,6 +30,22 @@ Graph primitives(const Graph& graph) {
     }
   }
   return rewriter.finish();
+}
+
+bool holds_composites(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return op_info(node.op).has(kComposite) ||
+           std::any_of(node.bodies.begin(), node.bodies.end(), holds_composites);
+  });
+}
+
+}  // namespace
+
+// A decomposition may use other composites.
+Graph primitives(const Graph& graph) {
+  Graph apart = taken_apart(graph);
+  while (holds_composites(apart)) apart = taken_apart(apart);
+  return apart;
 }
 
 }  // namespace aicf

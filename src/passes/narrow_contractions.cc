@@ -23,6 +23,7 @@ Graph with_products_of_layers(const Graph& graph, const Target& target) {
 }  // namespace
 
 Graph narrow_contractions(const Graph& graph, const PassContext& context) {
+  if (context.precision == Precision::kF32) return graph;
   const Graph whole = with_products_of_layers(graph, context.target);
   if (context.precision == Precision::kTf32) return multiply_in_tf32(whole);
   const std::optional<DType> dtype = contraction_dtype(context.precision);

@@ -33,6 +33,27 @@ TEST(NarrowContractions, WholeAttentionAndProductsTakeHalfOperands) {
   EXPECT_EQ(print(narrow_contractions(program.entries[0], context)), print(program.entries[0]));
 }
 
+TEST(NarrowContractions, ProductsOfARecurrentLayerThatNoKernelTakesWholeAreNarrowed) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[3, 2, 24], %h: f32[1, 2, 8], %w: f32[1, 24, 8]) {
+    %0, %1, %2 = recurrent(%x, %h, %w) {cell = "gru"} : f32[3, 2, 8], f32[3, 2, 0], f32[3, 2, 0]
+    return "y" = %0
+  }
+}
+)");
+  const Graph narrow = narrow_contractions(program.entries[0], {program, kCpu, Precision::kBf16Mixed});
+  EXPECT_EQ(count_ops(narrow, Op::recurrent), 0);
+  EXPECT_EQ(count_ops(narrow, Op::linear), 3);
+  for (const Node& node : narrow.nodes()) {
+    if (node.op == Op::linear) {
+      EXPECT_EQ(narrow.dtype(node.operands[0]), DType::bf16) << print(narrow);
+    }
+  }
+  const Target gpu = Target::from_name("sm_90");
+  EXPECT_EQ(print(narrow_contractions(program.entries[0], {program, gpu, Precision::kBf16Mixed})),
+            print(program.entries[0]));
+}
+
 TEST(MatchGelu, FindsItHoweverTheHalfIsSpread) {
   const char* kPhi = R"(
     %0 = constant f32[] = [1.4142135]

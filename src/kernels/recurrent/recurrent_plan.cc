@@ -49,6 +49,7 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
   if (sums > kMostSums) return std::nullopt;
   const int64_t registers = std::min(kMostRegisters, kRegisters / (32 * warps) / 8 * 8);
   const int64_t free = registers - kOwnRegisters - sums - rows * split.vec;
+  if (free < 0) return std::nullopt;
   const int64_t of_chunk = w.products * units * split.vec;
   const int64_t held = std::clamp<int64_t>(free / of_chunk, 0, split.chunks);
   const int64_t shared_chunks = split.chunks - held;
