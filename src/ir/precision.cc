@@ -67,7 +67,7 @@ Graph multiply_in_tf32(const Graph& graph) {
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
     Node copy = node;
-    if ((node.op == Op::matmul || node.op == Op::linear) && graph.dtype(node.operands[0]) == DType::f32)
+    if (op_info(node.op).attribute("tf32") != nullptr && graph.dtype(node.operands[0]) == DType::f32)
       copy.attrs.set("tf32", true);
     rewriter.copy(copy);
   }
