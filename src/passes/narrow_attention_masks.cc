@@ -50,17 +50,31 @@ struct Band {
   }
 };
 
-// Of a bool constant over all queries and keys, if it hides just what a band hides.
+// What a constant mask keeps, if it does nothing but keep and hide.
+std::optional<std::vector<bool>> kept_by(const Array& mask) {
+  std::vector<bool> kept;
+  for (int64_t i = 0; i < mask.count(); ++i) {
+    const bool added = is_float(mask.dtype());
+    const double value = mask.get_f64(i);
+    if (added && value != 0 && !(std::isinf(value) && value < 0)) return std::nullopt;
+    kept.push_back((value == 0) == added);
+  }
+  return kept;
+}
+
+// Of a constant over all queries and keys, if it hides just what a band hides.
 std::optional<Band> band_of(const Array& mask, int64_t queries, int64_t keys) {
-  if (mask.dtype() != DType::boolean || mask.count() != queries * keys || keys < queries) return std::nullopt;
+  if (mask.count() != queries * keys || keys < queries) return std::nullopt;
+  const auto kept = kept_by(mask);
+  if (!kept) return std::nullopt;
+  const auto keeps = [&](int64_t i, int64_t j) { return (*kept)[static_cast<size_t>(i * keys + j)]; };
   int64_t first = 0;  // that the last row keeps
-  while (first < keys && mask.get_i64((queries - 1) * keys + first) == 0) ++first;
+  while (first < keys && !keeps(queries - 1, first)) ++first;
   for (const bool causal : {true, false}) {
     const Band band{causal, first == 0 ? 0 : keys - first};
     bool equal = true;
     for (int64_t i = 0; i < queries && equal; ++i)
-      for (int64_t j = 0; j < keys && equal; ++j)
-        equal = (mask.get_i64(i * keys + j) != 0) == band.sees(j - (i + keys - queries));
+      for (int64_t j = 0; j < keys && equal; ++j) equal = keeps(i, j) == band.sees(j - (i + keys - queries));
     if (equal) return band;
   }
   return std::nullopt;

@@ -276,6 +276,11 @@ TEST(NarrowAttentionMasks, RepeatsAreReadOnceAndBandsNotAtAll) {
   EXPECT_EQ(narrowed(spread + "%z = constant f32[1, 1, 1, 1] = [0]\n%m = add(%z, %0) : f32[2, 3, 5, 7]").mask,
             Shape({7}));
   EXPECT_TRUE(narrowed("%m = constant f32[7] = [0, 0, 0, 0, 0, 0, 0]").mask.empty());
+  std::string added = "%m = constant f32[5, 7] = [";
+  for (int i = 0; i < 5; ++i)
+    for (int j = 0; j < 7; ++j) added += std::string(i + j > 0 ? ", " : "") + (j < i + 3 ? "0" : "-inf");
+  const Narrowed hidden = narrowed(added + "]");
+  EXPECT_TRUE(hidden.mask.empty() && hidden.causal);
 }
 
 // `text` in f16.

@@ -255,7 +255,7 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
       {"mostly padding", DType::f16, {4, 16, 512, 32}, 16, 512, AttentionUnit::kMma, 1, 1},
       {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kSplit, 1, 2},
       {"a hundred queries of few heads", DType::f16, {1, 8, 100, 32}, 8, 4096, AttentionUnit::kSplit, 2, 2},
-      {"a hundred queries of many heads", DType::f16, {16, 8, 100, 32}, 8, 4096, AttentionUnit::kMma, 1, 1},
+      {"a hundred queries of many heads", DType::f16, {64, 8, 100, 32}, 8, 4096, AttentionUnit::kMma, 1, 1},
   };
   for (const Choice& c : choices) {
     CudaProblem p = problem_of(c.dtype, c.q, c.kv_heads, c.keys, c.q[3].require_constant("depth"), false);

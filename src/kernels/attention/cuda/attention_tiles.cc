@@ -133,7 +133,8 @@ double crowded(double blocks, double share) {
 // its own part of the time.
 bool splits_sooner(const CudaProblem& problem, const AttentionSizes& sizes) {
   constexpr double kTile = 900, kPart = 350, kMerge = 3000, kMargin = 0.7;
-  if (sizes.most_keys <= most_split_keys(sizes)) return false;
+  // Parts of keys that causality hides would be idle.
+  if (sizes.causal || sizes.most_keys <= most_split_keys(sizes)) return false;
   AttentionPlan plan{split_way(problem, sizes)};
   set_split(plan, problem, sizes);
   const double heads = sizes.most_batch * sizes.most_heads, keys = split_keys(sizes);
@@ -204,12 +205,18 @@ bool has_tensor_maps(const CudaProblem& problem) {
                      [&](const CudaWindow& window) { return has_tensor_map(problem, window); });
 }
 
+constexpr double kLong = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
+
+bool is_long(const AttentionSizes& sizes) { return sizes.most_queries >= kLong && sizes.most_keys >= kLong; }
+
+// Columns are of 64: of shallower heads, where sequences are long and no more than half is padding.
 bool can_use_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
-  return problem.arch == 90 && std::max(sizes.depth, sizes.value_depth) <= 128 && has_tensor_maps(problem);
+  const int64_t least = std::min(sizes.depth, sizes.value_depth);
+  return problem.arch == 90 && (least >= 64 || (least > 32 && is_long(sizes))) &&
+         std::max(sizes.depth, sizes.value_depth) <= 128 && has_tensor_maps(problem);
 }
 
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
-  constexpr double kFewest = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
   // One tile of each, deeper than short.cuh's: of 115 and a depth of 128, 108 heads took 8.2 us, by
   // mma.cuh 9.6.
   const bool is_deep = std::max(sizes.depth, sizes.value_depth) > 64;
@@ -217,11 +224,8 @@ bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   // A tile takes less time than one of mma.cuh with half the rows: 60 took 8.1 us, by mma.cuh 11.3; 18 as
   // long.
   constexpr double kFewestTiles = 16;
-  const bool is_long = sizes.most_queries >= kFewest && sizes.most_keys >= kFewest;
   const bool is_one = is_deep && !sizes.causal && fills_one(sizes.most_queries) && fills_one(sizes.most_keys);
-  // Columns are of 64: shallower ones would be mostly padding.
-  constexpr int64_t kShallow = 32;
-  return (is_long || is_one) && std::min(sizes.depth, sizes.value_depth) > kShallow &&
+  return (is_long(sizes) || is_one) &&
          sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kFewestTiles &&
          can_use_wgmma(problem, sizes);
 }
