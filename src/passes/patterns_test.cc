@@ -137,7 +137,8 @@ TEST(MatchAttention, FindsFormsThatModelsWrite) {
       attention_of(
           four + ", %a: f32[7], %b: f32[2, 3, t, 7]",
           scores + low +
-              "%n = constant f32[] = [0]\n%m = gt(%b, %n) : bool[2, 3, t, 7]\n%c = lt(%a, %low) : bool[7]\n"
+              "%n = constant f32[] = [-1.5]\n%m = gt(%b, %n) : bool[2, 3, t, 7]\n%c = lt(%a, %low) : "
+              "bool[7]\n"
               "%0 = select(%c, %low, %s) : f32[2, 3, t, 7]\n%1 = add(%0, %a) : f32[2, 3, t, 7]\n%z = "
               "select(%m, %1, %low) : f32[2, 3, t, 7]\n" +
               rest),
@@ -229,7 +230,7 @@ TEST(MatchAttention, KeepsTf32OfBothProducts) {
   }
 }
 
-// An attention of 5 queries and 7 keys under this mask, and what becomes of its mask and attributes.
+// An attention of 3 queries and 7 keys under this mask, and what becomes of its mask and attributes.
 struct Narrowed {
   Shape mask;  // none: empty
   bool causal;
@@ -237,9 +238,9 @@ struct Narrowed {
 };
 Narrowed narrowed(const std::string& mask) {
   const Program program = parse(R"(program {
-  entry main(%q: f32[2, 3, 5, 4], %k: f32[2, 3, 7, 4], %v: f32[2, 3, 7, 4], %row: f32[7]) {
+  entry main(%q: f32[2, 3, 3, 4], %k: f32[2, 3, 7, 4], %v: f32[2, 3, 7, 4], %row: f32[7]) {
     )" + mask + R"(
-    %1 = attention(%q, %k, %v, %m) {scale = 0.5} : f32[2, 3, 5, 4]
+    %1 = attention(%q, %k, %v, %m) {scale = 0.5} : f32[2, 3, 3, 4]
     return "y" = %1
   }
 })");
@@ -254,31 +255,31 @@ Narrowed narrowed(const std::string& mask) {
 TEST(NarrowAttentionMasks, RepeatsAreReadOnceAndBandsNotAtAll) {
   // Of keys [first, last) of each row, for two batch rows.
   const auto band = [](const std::function<std::pair<int, int>(int)>& kept) {
-    std::string text = "%m = constant bool[2, 1, 5, 7] = [";
-    for (int i = 0; i < 10; ++i)
+    std::string text = "%m = constant bool[2, 1, 3, 7] = [";
+    for (int i = 0; i < 6; ++i)
       for (int j = 0; j < 7; ++j)
         text += std::string(i + j > 0 ? ", " : "") +
-                (j >= kept(i % 5).first && j < kept(i % 5).second ? "true" : "false");
+                (j >= kept(i % 3).first && j < kept(i % 3).second ? "true" : "false");
     return text + "] ";
   };
-  const Narrowed causal = narrowed(band([](int i) { return std::pair(0, i + 3); }));
+  const Narrowed causal = narrowed(band([](int i) { return std::pair(0, i + 5); }));
   EXPECT_TRUE(causal.mask.empty() && causal.causal && causal.window == 0);
-  const Narrowed both = narrowed(band([](int i) { return std::pair(i + 1, i + 3); }));
+  const Narrowed both = narrowed(band([](int i) { return std::pair(i + 3, i + 5); }));
   EXPECT_TRUE(both.mask.empty() && both.causal && both.window == 2);
-  const Narrowed window = narrowed(band([](int i) { return std::pair(i + 1, i + 4); }));
+  const Narrowed window = narrowed(band([](int i) { return std::pair(i + 3, i + 6); }));
   EXPECT_TRUE(window.mask.empty() && !window.causal && window.window == 2);
   const Narrowed all = narrowed(band([](int) { return std::pair(0, 7); }));
   EXPECT_TRUE(all.mask.empty() && !all.causal);
-  const Narrowed other = narrowed(band([](int i) { return std::pair(0, i == 2 ? 6 : i + 3); }));
-  EXPECT_TRUE(other.mask == Shape({1, 1, 5, 7}) && !other.causal);
-  const std::string spread = "%0 = broadcast_to(%row) {shape = [2, 3, 5, 7]} : f32[2, 3, 5, 7]\n";
-  EXPECT_EQ(narrowed(spread + "%m = neg(%0) : f32[2, 3, 5, 7]").mask, Shape({7}));
-  EXPECT_EQ(narrowed(spread + "%z = constant f32[1, 1, 1, 1] = [0]\n%m = add(%z, %0) : f32[2, 3, 5, 7]").mask,
-            Shape({7}));
+  const Narrowed other = narrowed(band([](int i) { return std::pair(0, i == 1 ? 5 : i + 5); }));
+  EXPECT_TRUE(other.mask == Shape({1, 1, 3, 7}) && !other.causal);
+  const std::string spread = "%0 = broadcast_to(%row) {shape = [2, 3, 3, 7]} : f32[2, 3, 3, 7]\n";
+  EXPECT_EQ(narrowed(spread + "%m = neg(%0) : f32[2, 3, 3, 7]").mask, Shape{Dim(7)});
+  EXPECT_EQ(narrowed(spread + "%z = constant f32[1, 1, 1, 1] = [0]\n%m = add(%z, %0) : f32[2, 3, 3, 7]").mask,
+            Shape{Dim(7)});
   EXPECT_TRUE(narrowed("%m = constant f32[7] = [0, 0, 0, 0, 0, 0, 0]").mask.empty());
-  std::string added = "%m = constant f32[5, 7] = [";
-  for (int i = 0; i < 5; ++i)
-    for (int j = 0; j < 7; ++j) added += std::string(i + j > 0 ? ", " : "") + (j < i + 3 ? "0" : "-inf");
+  std::string added = "%m = constant f32[3, 7] = [";
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 7; ++j) added += std::string(i + j > 0 ? ", " : "") + (j < i + 5 ? "0" : "-inf");
   const Narrowed hidden = narrowed(added + "]");
   EXPECT_TRUE(hidden.mask.empty() && hidden.causal);
 }
