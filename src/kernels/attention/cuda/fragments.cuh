@@ -90,9 +90,16 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount],
                                               const typename Traits::Mask* const (&mask)[2],
                                               int64_t mask_stride, int32_t key, const SeenKeys<Traits>& seen,
                                               bool hides) {
-  typename Traits::Mask values[Traits::kHasMask ? kCount : 1];
-  if constexpr (Traits::kHasMask) load_mask_values<Traits>(values, mask, mask_stride, key, seen);
-  finish_scores<Traits>(s, values, key, seen, hides);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int32_t at = key + i / 4 * 8 + i % 2;
+    if constexpr (!Traits::kHasMask)
+      s[i] = Scores<Traits>::score(s[i], 0.0f);
+    else if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
+      s[i] = Scores<Traits>::score(s[i],
+                                   Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
+  }
+  if (hides) hide(s, key, seen);
 }
 
 // The same with a mask that is the same for all rows; `mask(t)` gives the values of keys 8t and 8t + 1 from

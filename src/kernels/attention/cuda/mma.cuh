@@ -193,6 +193,9 @@ struct MmaAttention {
   static constexpr int kRowBytes = Keys::kBytesPerRow, kValueBytes = Values::kBytesPerRow;
   static constexpr bool kTf32 = sizeof(T) == 4;
   static constexpr bool kMaskPerRow = Traits::kHasMask && !Traits::kMaskPerKey;
+  // What a lane holds of the mask of a row while products run; of larger tiles there are too few registers.
+  static constexpr bool kHoldsMask = kMaskPerRow && kRowTiles * kKeys <= 64;
+  static constexpr int kMaskHeld = kHoldsMask ? kKeys / 2 : 1;
   static constexpr bool kWindow = Traits::kWindow > 0;
   // Beyond this depth the queries would not fit in registers beside the result.
   static constexpr bool kHoldsQueries = kSteps * kRowTiles <= (kTf32 ? 16 : 8);
@@ -333,9 +336,9 @@ struct MmaAttention {
     }
   }
 
-  // The mask of the block of keys, which the products need not wait for.
-  __device__ __forceinline__ void load_rows_mask(Mask (&held)[kRowTiles][kMaskPerRow ? kKeys / 2 : 1], int32_t from) const {
-    if constexpr (kMaskPerRow) {
+  // The mask of the block of keys; the products need not wait for it.
+  __device__ __forceinline__ void load_rows_mask(Mask (&held)[kRowTiles][kMaskHeld], int32_t from) const {
+    if constexpr (kHoldsMask) {
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
@@ -346,7 +349,7 @@ struct MmaAttention {
 
   // Scores become weights, and what was summed before is scaled to the new maximum.
   __device__ __forceinline__ void weigh_scores(float (&s)[kRowTiles][kKeys / 2],
-                                               const Mask (&held)[kRowTiles][kMaskPerRow ? kKeys / 2 : 1], int32_t from) {
+                                               const Mask (&held)[kRowTiles][kMaskHeld], int32_t from) {
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
       const bool hides = __any_sync(0xffffffffu, seen[t].hides_any(from, kKeys));
@@ -356,6 +359,9 @@ struct MmaAttention {
         finish_scores<Traits>(
             s[t], [&](int tile) { return *reinterpret_cast<const float2*>(values + tile * 8); }, key,
             seen[t], hides);
+      } else if constexpr (kMaskPerRow && !kHoldsMask) {
+        const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
+        finish_scores<Traits>(s[t], line, call.mask_view.column, key, seen[t], hides);
       } else {
         finish_scores<Traits>(s[t], held[t], key, seen[t], hides);
       }
@@ -435,7 +441,7 @@ struct MmaAttention {
       __syncthreads();
       copy_values(from);
     }
-    Mask held[kRowTiles][kMaskPerRow ? kKeys / 2 : 1];
+    Mask held[kRowTiles][kMaskHeld];
     load_rows_mask(held, from);
     float s[kRowTiles][kKeys / 2];
     multiply_keys(s);
