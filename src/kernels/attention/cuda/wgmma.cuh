@@ -48,8 +48,9 @@ struct Consumer {
   using Shared = HopperShared<Traits>;
   using Mask = typename Traits::Mask;
   static constexpr int kKeys = Shared::kKeys, kColumns = kProductColumns<Traits::kValueDepth>;
-  static constexpr int kMasked = Traits::kHasMask ? kKeys / 2 : 1;  // of a row's mask that a lane holds
-  static constexpr bool kMaskEarly = kColumns <= 64;                // else there are too few registers
+  // What a lane holds of a row's mask while products run; beside more columns there are too few registers.
+  static constexpr bool kHoldsMask = Traits::kHasMask && kColumns <= 64;
+  static constexpr int kMaskHeld = kHoldsMask ? kKeys / 2 : 1;
 
   const Call<Traits>& call;
   const Shared shared;
@@ -83,14 +84,18 @@ struct Consumer {
   }
 
   // Of the block of keys; its products need not wait for it.
-  __device__ __forceinline__ void load_mask(Mask (&values)[kMasked], int32_t block) const {
-    if constexpr (Traits::kHasMask)
+  __device__ __forceinline__ void load_mask(Mask (&values)[kMaskHeld], int32_t block) const {
+    if constexpr (kHoldsMask)
       load_mask_values<Traits>(values, mask, call.mask_view.column, block * kKeys + lane % 4 * 2, seen);
   }
   template <bool kHides>
-  __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], const Mask (&values)[kMasked], int32_t block,
+  __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], const Mask (&values)[kMaskHeld], int32_t block,
                                               float (&scale)[2]) {
-    finish_scores<Traits>(s, values, block * kKeys + lane % 4 * 2, seen, kHides);
+    const int32_t key = block * kKeys + lane % 4 * 2;
+    if constexpr (kHoldsMask)
+      finish_scores<Traits>(s, values, key, seen, kHides);
+    else
+      finish_scores<Traits>(s, mask, call.mask_view.column, key, seen, kHides);
     weigh<Traits>(s, rows, scale);
   }
 
@@ -129,14 +134,13 @@ struct Consumer {
     wait_turn<Shared::kGroups>(group);
     fence_wgmma();
     multiply_keys(s);
-    Mask values[kMasked];
-    if (kMaskEarly) load_mask(values, block);
+    Mask values[kMaskHeld];
+    load_mask(values, block);
     wait_wgmma<0>();
     hold(s);
     pass_turn<Shared::kGroups>(group);
     release_keys();
     float scale[2];
-    if (!kMaskEarly) load_mask(values, block);
     weigh_block<true>(s, values, block, scale);
     keep_weights(s);
   }
@@ -150,13 +154,12 @@ struct Consumer {
     multiply_keys(s);
     wait_barrier(shared.v_full(value_turn.stage), value_turn.parity);
     add_values();
-    Mask values[kMasked];
-    if (kMaskEarly) load_mask(values, block);
+    Mask values[kMaskHeld];
+    load_mask(values, block);
     wait_wgmma<1>();
     hold(s);
     pass_turn<Shared::kGroups>(group);
     release_keys();
-    if (!kMaskEarly) load_mask(values, block);
     weigh_block<kHides>(s, values, block, scale);
     wait_wgmma<0>();
     hold(o);
