@@ -72,6 +72,37 @@ TEST_P(MlpTest, EqualsTheReferenceThroughTheWholeFlowAndAFile) {
 
 INSTANTIATE_TEST_SUITE_P(OptLevels, MlpTest, ::testing::Values(0, 1, 2));
 
+// A sequence before its batch: products of the batch, with the rows that a sequence has.
+TEST(Compile, RowsOfAProductAreThoseOfTheLongestAxis) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[3, 50, 16], %w: f32[16, 8], %b: f32[8], %r: f32[50, 3, 8]) {
+    %0 = transpose(%x) {perm = [1, 0, 2]} : f32[50, 3, 16]
+    %1 = linear(%0, %w, %b) : f32[50, 3, 8]
+    %2 = add(%1, %r) : f32[50, 3, 8]
+    %3 = relu(%2) : f32[50, 3, 8]
+    return "y" = %3
+  }
+})");
+  for (const char* target : {"cpu", "sm_90"}) {
+    CompileOptions options;
+    options.target = target;
+    const std::string text = testing::printed_stage(program, "select", options);
+    EXPECT_NE(text.find("[3, 50, 16]"), std::string::npos) << text;
+    EXPECT_EQ(text.find("[50, 3, 16]"), std::string::npos) << text;
+  }
+  const std::unique_ptr<Executable> exe = testing::compiled(program, {});
+  if (exe == nullptr) return;
+  std::map<std::string, Array> inputs;
+  for (const ValueId id : program.entries[0].inputs()) {
+    const std::string& name = program.entries[0].value(id).name;
+    inputs.emplace(name, testing::random_array(DType::f32, evaluate(program.entries[0].shape(id), {}),
+                                               static_cast<uint32_t>(id)));
+  }
+  const Array expected = evaluate(program, program.entries[0], {inputs, {}}).outputs.at("y");
+  const CompareReport report = compare(exe->run("", inputs).at("y"), expected, 1e-5, 1e-5);
+  EXPECT_TRUE(report.ok()) << to_string(report);
+}
+
 TEST(Compile, ParamsWithoutValuesAreNamed) {
   Program program = mlp_program();
   EXPECT_NO_THROW(require_param_contents(program, "load them"));

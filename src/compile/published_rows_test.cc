@@ -232,6 +232,7 @@ std::vector<Named> cuda_cases() {
       {"weight_gradient_depthwise", weight_gradient("bf16", 32, 32, 32), 4 * 9 * 8},
       {"attention_simt", attention("f32", 65, 40), 65, Against::kLargest},
       {"attention_simt", decode("f32", 2048, 64), 2048, Against::kLargest},
+      {"attention_tf32", attention("f32", 333, 64, ", tf32 = true"), 333, Against::kLargest},
       {"attention_mma", attention("f16", 333, 64), 333, Against::kLargest},
       {"attention_mma", decode("f16", 4096, 64), 4096, Against::kLargest},
       {"attention_wgmma", attention("bf16", 333, 64), 333, Against::kLargest},

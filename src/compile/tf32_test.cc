@@ -241,6 +241,65 @@ TEST(Tf32Text, GradientsMultiplyAsTheirOp) {
     }
 }
 
+struct AttentionCase {
+  const char* name;
+  int64_t heads, kv_heads, queries, keys, depth, value_depth;
+  bool causal;
+  Sizes mask;
+};
+
+// Depths and lengths within and beyond tiles; masks of all rows, of each, and none.
+const AttentionCase kAttentions[] = {
+    {"Plain", 3, 3, 64, 64, 64, 64, false, {}},
+    {"OddSizes", 2, 2, 67, 131, 36, 20, false, {1, 2, 67, 131}},
+    {"Causal", 4, 2, 129, 200, 48, 64, true, {}},
+    {"OneQuery", 4, 4, 1, 300, 40, 40, false, {2, 1, 1, 300}},
+    {"DeepHeads", 2, 1, 33, 50, 128, 200, false, {33, 50}},
+};
+
+class Tf32Attention : public ::testing::TestWithParam<AttentionCase> {};
+
+TEST_P(Tf32Attention, RoundsTheOperandsOfProducts) {
+  const AttentionCase& test = GetParam();
+  Graph graph("main");
+  const Sizes q{2, test.heads, test.queries, test.depth}, k{2, test.kv_heads, test.keys, test.depth},
+      v{2, test.kv_heads, test.keys, test.value_depth};
+  std::map<std::string, Array> inputs;
+  std::vector<ValueId> operands;
+  const auto input = [&](const std::string& name, const Sizes& sizes) {
+    inputs.emplace(name, random_array(DType::f32, sizes, static_cast<uint32_t>(inputs.size())));
+    operands.push_back(graph.add_input(name, {DType::f32, to_shape(sizes)}));
+  };
+  input("q", q);
+  input("k", k);
+  input("v", v);
+  if (!test.mask.empty()) input("mask", test.mask);
+  graph.add_output(graph.add(Op::attention, operands, {{"scale", 0.3}, {"causal", test.causal}}), "z");
+  Program plain, rounded;
+  plain.entries.push_back(graph);
+  rounded.entries.push_back(multiply_in_tf32(graph));
+  const Array expected = evaluate(rounded, rounded.entries[0], {inputs, {}}).outputs.at("z");
+  const Array in_f32 = evaluate(plain, plain.entries[0], {inputs, {}}).outputs.at("z");
+  const auto distance = [&](const Array& x) {
+    double sum = 0;
+    for (int64_t i = 0; i < x.count(); ++i) {
+      const double difference = x.get_f64(i) - expected.get_f64(i);
+      sum += difference * difference;
+    }
+    return std::sqrt(sum);
+  };
+
+  CompileOptions options;
+  options.precision = Precision::kTf32;
+  const std::unique_ptr<Executable> exe = testing::compiled(plain, options);
+  if (exe == nullptr) return;
+  // A weight between two numbers of tf32 may round to either; few do.
+  EXPECT_LT(2 * distance(exe->run("", inputs).at("z")), distance(in_f32));
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, Tf32Attention, ::testing::ValuesIn(kAttentions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 TEST(Tf32Text, IsOfF32Only) {
   const auto program = [](const std::string& dtype) {
     return "program {\n  entry main(%x: " + dtype +

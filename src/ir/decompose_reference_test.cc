@@ -99,6 +99,41 @@ TEST(DecomposeReference, EqualsTheCompositeOnNastyValues) {
         for (uint64_t sparsity : {2, 20, 100}) check(test, dtype, false, seed, sparsity);
 }
 
+// In f64 inside, where no last bit decides how an operand is rounded.
+TEST(DecomposeReference, EqualsTheCompositeInTf32) {
+  const auto kinds = [](std::initializer_list<std::vector<int64_t>> sizes) {
+    std::vector<CaseOperand> operands;
+    for (const std::vector<int64_t>& x : sizes) operands.push_back({OperandKind::kFloat, x});
+    return operands;
+  };
+  const std::vector<int64_t> q{2, 6, 5, 8}, k{2, 3, 7, 8}, v{2, 3, 7, 6}, out{2, 6, 5, 6};
+  for (const bool causal : {false, true})
+    for (const bool tf32 : {false, true})
+      for (const auto& [op, operands] :
+           {std::pair(Op::attention, kinds({q, k, v})), std::pair(Op::attention_lse, kinds({q, k, v})),
+            std::pair(Op::attention_backward, kinds({q, k, v, out, out}))}) {
+        const Attrs attrs = {
+            {"scale", 0.35}, {"causal", causal}, {"softcap", causal ? 2.5 : 0.0}, {"tf32", tf32}};
+        const Program program = testing::both_forms({"", op, operands, attrs, {}}, DType::f32, false);
+        const Program plain = testing::both_forms(
+            {"", op, operands, {{"scale", 0.35}, {"causal", causal}, {"softcap", causal ? 2.5 : 0.0}}, {}},
+            DType::f32, false);
+        SplitMix random(7);
+        EvalInputs inputs;
+        for (size_t i = 0; i < operands.size(); ++i)
+          inputs.inputs["x" + std::to_string(i)] = random_array(operands[i], DType::f32, random, 0);
+        const auto got = evaluate(program, program.entries[0], inputs, {false}).outputs;
+        const auto in_f32 = evaluate(plain, plain.entries[0], inputs, {false}).outputs;
+        EXPECT_TRUE(compare(got.at("parts0"), got.at("whole0"), 1e-6, 1e-6).ok()) << op_info(op).name;
+        EXPECT_EQ(compare(got.at("whole0"), in_f32.at("whole0"), 1e-5, 1e-5).ok(), !tf32) << op_info(op).name;
+        for (const std::string i : {"1", "2"}) {
+          if (!got.contains("parts" + i)) continue;
+          EXPECT_TRUE(compare(got.at("parts" + i), got.at("whole" + i), 1e-6, 1e-6).ok())
+              << op_info(op).name << i;
+        }
+      }
+}
+
 TEST(DecomposeReference, LabelsThatAreNoClassFail) {
   const DecomposeCase test{
       "", Op::cross_entropy, {{OperandKind::kFloat, {2, 3}}, {OperandKind::kIndex, {2}}}, {}, {}};

@@ -77,6 +77,7 @@ bool is_depthwise(const Graph& graph, const Node& node) {
 bool multiplies_in_tf32(const Graph& graph, const Node& node) {
   if (op_info(node.op).attribute("tf32") == nullptr) return false;
   if (graph.dtype(node.operands[0]) != DType::f32) return false;
+  if (node.op == Op::attention_backward) return false;  // its kernels multiply in f32
   return node.attrs.find("groups") == nullptr || !is_depthwise(graph, node);
 }
 

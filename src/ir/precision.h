@@ -1,7 +1,7 @@
 // What a program computes in.
 // f32: as the model states it; in training, half params have f32 master copies and moments.
-// tf32: as f32, but matmul, linear and convolutions of f32, which are not depthwise, multiply operands
-// rounded to 10 bits after the leading one. bf16-mixed, f16-mixed: f32 contractions take operands of that
+// tf32: as f32, but matmul, linear, attention and convolutions of f32, which are not depthwise, multiply
+// operands rounded to 10 bits after the leading one. bf16-mixed, f16-mixed: f32 contractions take operands of that
 // type and accumulate in f32; params, sums, norms, losses and everything else stay f32. bf16-pure (training
 // only): params and their moments are of the params' own type and have no master copy; every op computes in
 // f32 inside and rounds its result.
@@ -26,8 +26,8 @@ Precision inference_precision_of(const std::string& name);
 // What f32 operands of contractions become.
 std::optional<DType> contraction_dtype(Precision precision);
 
-// The graph with every matmul, linear and convolution of f32, weight gradients among them, in tf32; depthwise
-// ones stay.
+// The graph with every matmul, linear, attention and convolution of f32, weight gradients among them, in
+// tf32; depthwise ones and gradients of attention stay.
 Graph multiply_in_tf32(const Graph& graph);
 
 // The graph with every f32 operand of matmul, linear, conv, conv_transpose and attention rounded to `dtype`,

@@ -86,8 +86,10 @@ Graph fold_constants(const Graph& graph, const PassContext& context);
 Graph simplify(const Graph& graph, const PassContext& context);
 // Recognises 0.5 x (1 + erf(x / sqrt(2))) as gelu.
 Graph match_gelu(const Graph& graph, const PassContext& context);
-// Recognises softmax(q k + mask) v, which then needs no stored scores.
+// Recognises softmax(q k + masks) v, which then needs no stored scores.
 Graph match_attention(const Graph& graph, const PassContext& context);
+// Reads a repeated mask once, and none where it is causal or a window.
+Graph narrow_attention_masks(const Graph& graph, const PassContext& context);
 // Rotates q and k and writes k and v to their caches in one step.
 Graph match_rope_append(const Graph& graph, const PassContext& context);
 // Rounds operands of contractions to the type that the precision names.

@@ -1,6 +1,8 @@
 // Patterns that exporters write apart, and what is narrowed after them.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "passes/testing/run_pass.h"
 
 namespace aicf {
@@ -132,6 +134,175 @@ TEST(MatchAttention, LeavesScoresThatSomeoneElseReads) {
   Graph& entry = program.entries[0];
   entry.add_output(entry.nodes()[3].results[0], "scores");
   EXPECT_EQ(count_ops(run_pass(match_attention, program), Op::attention), 0);
+}
+
+TEST(MatchAttention, FindsFormsThatModelsWrite) {
+  const auto attention_of = [](const std::string& inputs, const std::string& body) {
+    return parse("program {\n  size t in 1..9\n  entry main(" + inputs + ") {\n" + body +
+                 "\n    return \"y\" = %y\n  }\n}");
+  };
+  const std::string four = "%q: f32[2, 3, t, 4], %k: f32[2, 3, 7, 4], %v: f32[2, 3, 7, 5]",
+                    three = "%q: f32[6, t, 4], %k: f32[6, 7, 4], %v: f32[6, 7, 5]";
+  const std::string
+      scores = "%s = matmul(%q, %k) {transpose_y = true} : f32[2, 3, t, 7]\n",
+      scores3 = "%s = matmul(%q, %k) {transpose_y = true} : f32[6, t, 7]\n",
+      low = "%low = constant f32[] = [-inf]\n",
+      rest = "%p = softmax(%z) {axis = 3} : f32[2, 3, t, 7]\n%y = matmul(%p, %v) : f32[2, 3, t, 5]\n",
+      rest3 = "%p = softmax(%z) {axis = 2} : f32[6, t, 7]\n%y = matmul(%p, %v) : f32[6, t, 5]\n";
+  const Program programs[] = {
+      // Two masks, of which one is of each head.
+      attention_of(
+          four + ", %a: f32[1, 3, t, 7], %b: f32[2, 1, 1, 7]",
+          scores + "%0 = add(%s, %a) : f32[2, 3, t, 7]\n%z = add(%b, %0) : f32[2, 3, t, 7]\n" + rest),
+      // Keys that are hidden and kept, with a sum between.
+      attention_of(
+          four + ", %a: f32[7], %b: f32[2, 3, t, 7]",
+          scores + low +
+              "%n = constant f32[] = [-1.5]\n%m = gt(%b, %n) : bool[2, 3, t, 7]\n%c = lt(%a, %low) : "
+              "bool[7]\n"
+              "%0 = select(%c, %low, %s) : f32[2, 3, t, 7]\n%1 = add(%0, %a) : f32[2, 3, t, 7]\n%z = "
+              "select(%m, %1, %low) : f32[2, 3, t, 7]\n" +
+              rest),
+      // A factor of each head.
+      attention_of(
+          four + ", %f: f32[3, 1, 1], %b: f32[2, 1, 1, 7]",
+          scores + "%0 = mul(%s, %f) : f32[2, 3, t, 7]\n%z = add(%b, %0) : f32[2, 3, t, 7]\n" + rest),
+      // Batches of matrices, with a mask of all and one of each.
+      attention_of(three + ", %a: f32[t, 7], %b: f32[6, t, 7]",
+                   scores3 + "%0 = add(%s, %a) : f32[6, t, 7]\n%z = add(%0, %b) : f32[6, t, 7]\n" + rest3),
+      // Batches of matrices that are heads in between.
+      attention_of(three + ", %a: f32[2, 1, 1, 7], %b: f32[1, t, 7]",
+                   scores3 + "%0 = add(%s, %b) : f32[6, t, 7]\n%1 = reshape(%0) {shape = [2, 3, t, 7]} : "
+                             "f32[2, 3, t, 7]\n%2 = add(%1, %a) : f32[2, 3, t, 7]\n"
+                             "%p = softmax(%2) {axis = 3} : f32[2, 3, t, 7]\n%3 = reshape(%p) {shape = [6, "
+                             "t, 7]} : f32[6, t, 7]\n%y = matmul(%3, %v) : f32[6, t, 5]\n"),
+      // Windows of a picture: a mask of each, that is the same for every picture.
+      attention_of(
+          "%q: f32[8, 3, t, 4], %k: f32[8, 3, 7, 4], %v: f32[8, 3, 7, 5], %a: f32[4, 1, t, 7]",
+          "%s = matmul(%q, %k) {transpose_y = true} : f32[8, 3, t, 7]\n%0 = reshape(%s) {shape = [2, 4, 3, "
+          "t, 7]} : f32[2, 4, 3, t, 7]\n"
+          "%1 = add(%0, %a) : f32[2, 4, 3, t, 7]\n%2 = reshape(%1) {shape = [8, 3, t, 7]} : f32[8, 3, t, 7]\n"
+          "%p = softmax(%2) {axis = 3} : f32[8, 3, t, 7]\n%y = matmul(%p, %v) : f32[8, 3, t, 5]\n"),
+  };
+  for (const Program& program : programs) {
+    const Graph matched = run_pass(match_attention, program);
+    EXPECT_EQ(count_ops(matched, Op::attention), 1) << print(matched);
+    EXPECT_EQ(count_ops(matched, Op::softmax), 0);
+    expect_equal_meaning(program, matched, {{"t", 5}});
+  }
+}
+
+// A softmax in f32 between halves: the scores' casts and the weights' are inside.
+TEST(MatchAttention, TakesASoftmaxBetweenCasts) {
+  const Program program = parse(R"(program {
+  entry main(%q: f16[2, 3, 5, 4], %k: f16[2, 3, 5, 4], %v: f16[2, 3, 5, 4], %mask: f32[1, 1, 5, 5]) {
+    %0 = matmul(%q, %k) {transpose_y = true} : f16[2, 3, 5, 5]
+    %1 = cast(%0) {dtype = f32} : f32[2, 3, 5, 5]
+    %2 = add(%1, %mask) : f32[2, 3, 5, 5]
+    %3 = softmax(%2) {axis = 3} : f32[2, 3, 5, 5]
+    %4 = cast(%3) {dtype = f16} : f16[2, 3, 5, 5]
+    %5 = matmul(%4, %v) : f16[2, 3, 5, 4]
+    return "y" = %5
+  }
+})");
+  const Graph matched = run_pass(match_attention, program);
+  EXPECT_EQ(count_ops(matched, Op::attention), 1) << print(matched);
+  expect_equal_meaning(program, matched, {});
+}
+
+TEST(MatchAttention, LeavesWhatIsAnother) {
+  const auto found = [](const std::string& scores) {
+    return count_ops(run_pass(match_attention, parse(R"(program {
+  entry main(%q: f32[2, 3, 5, 4], %k: f32[2, 3, 5, 4], %v: f32[2, 3, 5, 4], %mask: f32[2, 3, 5, 5], %keep: bool[5, 5]) {
+    %0 = matmul(%q, %k) {transpose_y = true} : f32[2, 3, 5, 5]
+    %c = constant f32[] = [-65504]
+    %two = constant f32[] = [2]
+    )" + scores + R"(
+    %2 = softmax(%1) {axis = 3} : f32[2, 3, 5, 5]
+    %3 = matmul(%2, %v) : f32[2, 3, 5, 4]
+    return "y" = %3
+  }
+})")),
+                     Op::attention);
+  };
+  EXPECT_EQ(found("%1 = add(%0, %mask) : f32[2, 3, 5, 5]"), 1);
+  // Rows without a key are no zeros then, and a mask would be scaled.
+  EXPECT_EQ(found("%1 = select(%keep, %0, %c) : f32[2, 3, 5, 5]"), 0);
+  EXPECT_EQ(found("%a = add(%0, %mask) : f32[2, 3, 5, 5]\n %1 = mul(%a, %two) : f32[2, 3, 5, 5]"), 0);
+  EXPECT_EQ(found("%1 = mul(%0, %mask) : f32[2, 3, 5, 5]"), 0);
+}
+
+TEST(MatchAttention, KeepsTf32OfBothProducts) {
+  for (const int marks : {0, 1, 2}) {
+    std::string text = kAttention;
+    const auto mark = [&](const std::string& product) {
+      const size_t at = text.find(") : ", text.find(product));
+      text.replace(at, 1, ") {tf32 = true}");
+    };
+    if (marks > 0) mark("matmul(%q");
+    if (marks > 1) mark("matmul(%5");
+    const Graph matched = run_pass(match_attention, parse(text));
+    EXPECT_EQ(count_ops(matched, Op::attention), marks != 1);
+    for (const Node& node : matched.nodes()) {
+      if (node.op == Op::attention) {
+        EXPECT_EQ(node.attrs.get_bool("tf32"), marks == 2);
+      }
+    }
+  }
+}
+
+// An attention of 3 queries and 7 keys under this mask, and what becomes of its mask and attributes.
+struct Narrowed {
+  Shape mask;  // none: empty
+  bool causal;
+  int64_t window;
+};
+Narrowed narrowed(const std::string& mask) {
+  const Program program = parse(R"(program {
+  entry main(%q: f32[2, 3, 3, 4], %k: f32[2, 3, 7, 4], %v: f32[2, 3, 7, 4], %row: f32[7]) {
+    )" + mask + R"(
+    %1 = attention(%q, %k, %v, %m) {scale = 0.5} : f32[2, 3, 3, 4]
+    return "y" = %1
+  }
+})");
+  const Graph after = run_pass(narrow_attention_masks, program);
+  testing::expect_equal_meaning(program, after, {});
+  const Node& node = after.nodes().back();
+  const ValueId left = node.operands[3];
+  return {left == kNoValue ? Shape() : after.shape(left), node.attrs.get_bool("causal"),
+          node.attrs.get_int("window")};
+}
+
+TEST(NarrowAttentionMasks, RepeatsAreReadOnceAndBandsNotAtAll) {
+  // Of keys [first, last) of each row, for two batch rows.
+  const auto band = [](const std::function<std::pair<int, int>(int)>& kept) {
+    std::string text = "%m = constant bool[2, 1, 3, 7] = [";
+    for (int i = 0; i < 6; ++i)
+      for (int j = 0; j < 7; ++j)
+        text += std::string(i + j > 0 ? ", " : "") +
+                (j >= kept(i % 3).first && j < kept(i % 3).second ? "true" : "false");
+    return text + "] ";
+  };
+  const Narrowed causal = narrowed(band([](int i) { return std::pair(0, i + 5); }));
+  EXPECT_TRUE(causal.mask.empty() && causal.causal && causal.window == 0);
+  const Narrowed both = narrowed(band([](int i) { return std::pair(i + 3, i + 5); }));
+  EXPECT_TRUE(both.mask.empty() && both.causal && both.window == 2);
+  const Narrowed window = narrowed(band([](int i) { return std::pair(i + 3, i + 6); }));
+  EXPECT_TRUE(window.mask.empty() && !window.causal && window.window == 2);
+  const Narrowed all = narrowed(band([](int) { return std::pair(0, 7); }));
+  EXPECT_TRUE(all.mask.empty() && !all.causal);
+  const Narrowed other = narrowed(band([](int i) { return std::pair(0, i == 1 ? 5 : i + 5); }));
+  EXPECT_TRUE(other.mask == Shape({1, 1, 3, 7}) && !other.causal);
+  const std::string spread = "%0 = broadcast_to(%row) {shape = [2, 3, 3, 7]} : f32[2, 3, 3, 7]\n";
+  EXPECT_EQ(narrowed(spread + "%m = neg(%0) : f32[2, 3, 3, 7]").mask, Shape{Dim(7)});
+  EXPECT_EQ(narrowed(spread + "%z = constant f32[1, 1, 1, 1] = [0]\n%m = add(%z, %0) : f32[2, 3, 3, 7]").mask,
+            Shape{Dim(7)});
+  EXPECT_TRUE(narrowed("%m = constant f32[7] = [0, 0, 0, 0, 0, 0, 0]").mask.empty());
+  std::string added = "%m = constant f32[3, 7] = [";
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 7; ++j) added += std::string(i + j > 0 ? ", " : "") + (j < i + 5 ? "0" : "-inf");
+  const Narrowed hidden = narrowed(added + "]");
+  EXPECT_TRUE(hidden.mask.empty() && hidden.causal);
 }
 
 // `text` in f16.

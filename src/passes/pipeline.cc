@@ -23,6 +23,14 @@ bool has_op(const Graph& graph, const PassContext&) {
                      [](const Node& node) { return ((node.op == ops) || ...); });
 }
 
+bool masks_attention(const Graph& graph, const PassContext&) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    if (node.op != Op::attention && node.op != Op::attention_lse && node.op != Op::attention_backward)
+      return false;
+    return node.operands.back() != kNoValue;
+  });
+}
+
 bool narrows(const Graph&, const PassContext& context) { return context.precision != Precision::kF32; }
 
 // An attention or a gelu that is written out in halves, or will be narrowed to them, is one op whose inside
@@ -61,6 +69,8 @@ const std::vector<PassInfo>& pass_table() {
       {"match_gelu", match_gelu, false, 2, has_op<Op::erf>, may_hold_half_composites},
       // Needs softmax whole; the transposes it adds meet the importer's in the next simplify.
       {"match_attention", match_attention, false, 2, has_op<Op::softmax>, may_hold_half_composites},
+      // Masks may be of values that the patterns made, and leave some that simplify ends.
+      {"narrow_attention_masks", narrow_attention_masks, false, 1, masks_attention},
       // What the patterns left.
       {"simplify", simplify, false, 1},
       // Needs attention whole, and equal positions as one value.

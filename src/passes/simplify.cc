@@ -125,9 +125,22 @@ std::optional<ValueId> gather_before_cast(Graph& graph, const Node& node, const 
   return graph.add(Op::cast, {picked}, {{"dtype", result.dtype}}, node.origin);
 }
 
+// select(c, a, b) = a or b where the constant c is all true or all false.
+std::optional<ValueId> drop_decided_select(Graph& graph, const Node& node, const TensorType& result) {
+  if (node.op != Op::select || graph.value(node.operands[0]).role != Role::kConstant) return std::nullopt;
+  const Array& keeps = graph.value(node.operands[0]).constant;
+  if (keeps.count() == 0) return std::nullopt;
+  const int64_t first = keeps.get_i64(0);
+  for (int64_t i = 1; i < keeps.count(); ++i)
+    if (keeps.get_i64(i) != first) return std::nullopt;
+  const ValueId chosen = node.operands[first != 0 ? 1 : 2];
+  if (graph.type(chosen) == result) return chosen;
+  return graph.add(Op::broadcast_to, {chosen}, {{"shape", result.shape}}, node.origin);
+}
+
 constexpr Rule kRules[] = {
-    gather_before_cast, drop_identity_operand,      drop_no_op,         merge_reshapes, merge_transposes,
-    drop_involution,    fold_transpose_into_matmul, narrow_before_views};
+    drop_decided_select, gather_before_cast, drop_identity_operand,      drop_no_op,         merge_reshapes,
+    merge_transposes,    drop_involution,    fold_transpose_into_matmul, narrow_before_views};
 
 std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {
   for (Rule rule : kRules)

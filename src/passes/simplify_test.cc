@@ -14,6 +14,26 @@ using testing::expect_equal_meaning;
 using testing::kCpu;
 using testing::run_pass;
 
+TEST(Simplify, SelectsWhatAConstantDecides) {
+  for (const bool keeps : {true, false}) {
+    const std::string all = keeps ? "true, true" : "false, false";
+    const Program program = parse(R"(program {
+  entry main(%a: f32[2, 3], %b: f32[3]) {
+    %c = constant bool[2, 1] = [)" +
+                                  all + R"(]
+    %m = constant bool[2, 1] = [true, false]
+    %0 = select(%c, %a, %b) : f32[2, 3]
+    %1 = select(%m, %a, %b) : f32[2, 3]
+    return "y" = %0, "z" = %1
+  }
+})");
+    const Graph simple = run_pass(simplify, program);
+    EXPECT_EQ(count_ops(simple, Op::select), 1) << print(simple);
+    EXPECT_EQ(count_ops(simple, Op::broadcast_to), keeps ? 0 : 1);
+    testing::expect_equal_meaning(program, simple, {});
+  }
+}
+
 TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
   const Program program = parse(R"(program {
   entry main(%x: f16[4, 6], %y: f32[4, 6]) {

@@ -1,6 +1,7 @@
 #include "select/selector.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "kernels/cuda_kernel.h"
@@ -97,8 +98,34 @@ void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operan
   std::vector<Window> inputs{with_batch(x, batch), shared_y ? y : with_batch(y, batch)}, outputs;
   for (ValueId id : extras) inputs.push_back(broadcast_window(window(id), product));
   for (ValueId id : node.results) outputs.push_back(place(id));
-  if (shared_y && !batch.empty() && !merge_batch(inputs, outputs)) inputs[1] = with_batch(y, batch);
+  if (shared_y && !batch.empty() && !merge_batch(inputs, outputs)) {
+    lengthen_rows(inputs, outputs);
+    if (inputs[0].sizes.size() > 2)
+      inputs[1] = with_batch(y, Shape(inputs[0].sizes.begin(), inputs[0].sizes.end() - 2));
+  }
   emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
+}
+
+void Selector::lengthen_rows(std::vector<Window>& inputs, std::vector<Window>& outputs) {
+  const Window& x = inputs[0];
+  std::vector<int64_t> order(x.sizes.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto stride = [&](int64_t axis) { return x.strides[static_cast<size_t>(axis)].constant(); };
+  const auto columns = order.end() - 1;
+  if (!std::all_of(order.begin(), columns, [&](int64_t axis) { return stride(axis).has_value(); })) return;
+  std::stable_sort(order.begin(), columns, [&](int64_t a, int64_t b) { return *stride(a) > *stride(b); });
+  const auto turned = [&](const std::vector<Window>& windows) {
+    std::vector<Window> list;
+    for (const Window& w : windows)
+      list.push_back(w.sizes.size() == order.size() ? transpose_window(w, order) : w);
+    return list;
+  };
+  std::vector<Window> turned_inputs = turned(inputs), turned_outputs = turned(outputs);
+  turned_inputs[1] = inputs[1];
+  const auto rows = [](const Window& w) { return w.sizes.end()[-2].constant().value_or(0); };
+  if (!merge_batch(turned_inputs, turned_outputs) && rows(turned_inputs[0]) <= rows(x)) return;
+  inputs = std::move(turned_inputs);
+  outputs = std::move(turned_outputs);
 }
 
 bool Selector::merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {

@@ -64,8 +64,9 @@ bool append_derived(const Graph& graph, const Node& node, const std::string& nam
   } else if (name == "has_mask") {
     params.emplace_back(has_operand(node, node.op == Op::attention_backward ? 5 : 3) ? 1 : 0);
   } else if (name == "window") {  // last in its list, which ends before where there is none
-    if (const int64_t window = node.attrs.get_int("window"); window > 0) params.emplace_back(window);
-  } else if (name == "tf32") {  // likewise
+    const int64_t window = node.attrs.get_int("window");
+    if (window > 0 || node.attrs.get_bool("tf32")) params.emplace_back(window);
+  } else if (name == "tf32") {  // likewise, behind a window
     if (node.attrs.get_bool("tf32")) params.emplace_back(1);
   } else if (name == "unused") {
     params.emplace_back(0);  // keeps the lists of a family's kernels at the same places

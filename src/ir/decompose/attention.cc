@@ -39,18 +39,25 @@ ValueId masked(Emitter& e, ValueId scores, ValueId mask, bool causal, int64_t wi
 }
 
 struct Softmax {
+  ValueId powers, sum;   // weights = powers / sum
   ValueId weights, lse;  // lse: logarithms of the sums of e^score [B, H, Tq, 1], kNoValue unless asked for
 };
 
 // Softmax over the last axis where a row of nothing but -infinity gives 0: its maximum is not subtracted, so
-// its powers are 0, and its sum is replaced by 1. Any other row has a sum of at least 1.
-Softmax softmax_or_zero(Emitter& e, ValueId scores, bool with_lse) {
+// its powers are 0, and its sum is replaced by 1. Any other row has a sum of at least 1, or in tf32 of at
+// least 1/2: there a power of two is divided by in place of e^maximum, so that rounding powers is rounding
+// e^score.
+Softmax softmax_or_zero(Emitter& e, ValueId scores, bool with_lse, bool tf32) {
   const DType dtype = e.dtype(scores);
-  const ValueId top = e.reduce(Op::reduce_max, scores, {3}, true);
+  ValueId top = e.reduce(Op::reduce_max, scores, {3}, true);
   const ValueId empty = e.op(Op::eq, {top, e.scalar(dtype, -std::numeric_limits<double>::infinity())});
+  if (tf32) {
+    constexpr double kLog2 = 0.6931471805599453;
+    top = e.mul(e.op(Op::ceil, {e.mul(top, e.scalar(dtype, 1 / kLog2))}), e.scalar(dtype, kLog2));
+  }
   const ValueId powers = e.exp(e.sub(scores, e.select(empty, e.scalar(dtype, 0), top)));
   const ValueId sum = e.select(empty, e.scalar(dtype, 1), e.reduce(Op::reduce_sum, powers, {3}, true));
-  return {e.div(powers, sum), with_lse ? e.add(top, e.op(Op::log, {sum})) : kNoValue};
+  return {powers, sum, e.div(powers, sum), with_lse ? e.add(top, e.op(Op::log, {sum})) : kNoValue};
 }
 
 // Both directions of attention start from the probabilities. With grouped heads the queries that share a key
@@ -62,6 +69,9 @@ struct Attention {
   ValueId weights = kNoValue;                        // [B, Hq, Tq, Tk]
   ValueId bend = kNoValue;                           // d capped score / d score; kNoValue: 1
   ValueId lse = kNoValue;                            // [B, Hq, Tq, 1]
+  ValueId powers = kNoValue, sum = kNoValue;         // weights = powers / sum
+  bool tf32 = false;
+  ValueId scale = kNoValue;  // of what q multiplies, in tf32: its digits are those of the operand
 
   ValueId stack(ValueId x) const {
     const Dim last = e.shape(x)[3];
@@ -71,11 +81,12 @@ struct Attention {
     const Dim last = e.shape(x)[3];
     return e.reshape(x, {batch, heads, queries, last});
   }
+  ValueId product(ValueId x, ValueId y, bool transpose_x, bool transpose_y) const {
+    return e.op(Op::matmul, {x, y},
+                {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}, {"tf32", tf32}});
+  }
+  ValueId scaled(ValueId x) const { return tf32 ? e.mul(x, scale) : x; }
 };
-
-ValueId product(Emitter& e, ValueId x, ValueId y, bool transpose_x, bool transpose_y) {
-  return e.op(Op::matmul, {x, y}, {{"transpose_x", transpose_x}, {"transpose_y", transpose_y}});
-}
 
 // A softcap c turns scores s into c tanh(s / c), whose derivative is 1 - tanh(s / c)^2.
 ValueId capped(Attention& a, ValueId scores, double cap, bool with_bend) {
@@ -95,26 +106,35 @@ Attention attend(Emitter& e, const Node& node, const Values& x, ValueId mask) {
   a.k = e.widen(x[1]);
   a.v = e.widen(x[2]);
   const ValueId q = e.widen(x[0]);
-  a.q = a.stack(e.mul(q, e.scalar(e.dtype(q), node.attrs.get_float("scale"))));
-  ValueId scores = a.unstack(product(e, a.q, a.k, false, true));
+  a.tf32 = node.attrs.get_bool("tf32");
+  a.scale = e.scalar(e.dtype(q), node.attrs.get_float("scale"));
+  a.q = a.stack(a.tf32 ? q : e.mul(q, a.scale));
+  ValueId scores = a.scaled(a.unstack(a.product(a.q, a.k, false, true)));
   scores = capped(a, scores, node.attrs.get_float("softcap"), node.op == Op::attention_backward);
   scores = masked(e, scores, mask, node.attrs.get_bool("causal"), node.attrs.get_int("window"));
-  const Softmax softmax = softmax_or_zero(e, scores, node.op == Op::attention_lse);
+  const Softmax softmax = softmax_or_zero(e, scores, node.op == Op::attention_lse, a.tf32);
+  a.powers = softmax.powers;
+  a.sum = softmax.sum;
   a.weights = softmax.weights;
   a.lse = softmax.lse;
   return a;
 }
 
+// In tf32 powers are rounded, not weights.
+ValueId weighted_values(const Attention& a, DType dtype) {
+  const ValueId sums = a.unstack(a.product(a.stack(a.tf32 ? a.powers : a.weights), a.v, false, false));
+  return a.e.cast(a.tf32 ? a.e.div(sums, a.sum) : sums, dtype);
+}
+
 }  // namespace
 
 Values decompose_attention(Emitter& e, const Node& node, const Values& x) {
-  const Attention a = attend(e, node, x, x[3]);
-  return {e.cast(a.unstack(product(e, a.stack(a.weights), a.v, false, false)), e.dtype(x[0]))};
+  return {weighted_values(attend(e, node, x, x[3]), e.dtype(x[0]))};
 }
 
 Values decompose_attention_lse(Emitter& e, const Node& node, const Values& x) {
   const Attention a = attend(e, node, x, x[3]);
-  return {e.cast(a.unstack(product(e, a.stack(a.weights), a.v, false, false)), e.dtype(x[0])),
+  return {weighted_values(a, e.dtype(x[0])),
           e.cast(e.reshape(a.lse, {a.batch, a.heads, a.queries}), DType::f32)};
 }
 
@@ -124,14 +144,14 @@ Values decompose_attention_backward(Emitter& e, const Node& node, const Values& 
   const Attention a = attend(e, node, x, x[5]);
   const ValueId out = e.widen(x[3]), dout = e.widen(x[4]), dout_rows = a.stack(dout);
   const ValueId along = e.reduce(Op::reduce_sum, e.mul(dout, out), {3}, true);
-  const ValueId dweights = a.unstack(product(e, dout_rows, a.v, false, true));
+  const ValueId dweights = a.unstack(a.product(dout_rows, a.v, false, true));
   ValueId dscores = e.mul(a.weights, e.sub(dweights, along));
   if (a.bend != kNoValue) dscores = e.mul(dscores, a.bend);
   dscores = a.stack(dscores);
   const ValueId scale = e.scalar(e.dtype(a.q), node.attrs.get_float("scale"));
-  const ValueId dq = e.mul(a.unstack(product(e, dscores, a.k, false, false)), scale);
-  const ValueId dk = product(e, dscores, a.q, true, false);
-  const ValueId dv = product(e, a.stack(a.weights), dout_rows, true, false);
+  const ValueId dq = e.mul(a.unstack(a.product(dscores, a.k, false, false)), scale);
+  const ValueId dk = a.scaled(a.product(dscores, a.q, true, false));
+  const ValueId dv = a.product(a.stack(a.weights), dout_rows, true, false);
   const DType dtype = e.dtype(x[0]);
   return {e.cast(dq, dtype), e.cast(dk, dtype), e.cast(dv, dtype)};
 }

@@ -37,15 +37,16 @@ void shape_linear(ShapeQuery& query) {
 
 namespace {
 
-// A mask is bool or of q's dtype and broadcasts to the scores.
+// A mask is bool or of q's dtype, f32 also for halves, and broadcasts to the scores.
 void require_mask(const ShapeQuery& query, size_t operand) {
   if (!query.operands[operand]) return;
   const DType mask = query.operands[operand]->dtype, dtype = query.operands[0]->dtype;
-  if (mask != DType::boolean && mask != dtype)
+  const bool wide = mask == DType::f32 && is_half(dtype);
+  if (mask != DType::boolean && mask != dtype && !wide)
     throw UserError(ErrorCode::kU_bad_dtype,
                     std::string(query.info.name) + " does not take this dtype for operand 'mask'")
         .with_value(describe_operand(query, operand))
-        .with_expected("bool or " + std::string(dtype_name(dtype)))
+        .with_expected("bool or " + std::string(dtype_name(dtype)) + (is_half(dtype) ? " or f32" : ""))
         .with_actual(std::string(dtype_name(mask)));
   const Shape &q = query.shape(0), &k = query.shape(1);
   require_broadcastable(query, operand, {q[0], q[1], q[2], k[2]});
@@ -53,6 +54,7 @@ void require_mask(const ShapeQuery& query, size_t operand) {
 
 // Grouped heads: every Hq / Hk query heads share one key head. The shape of attention's result.
 Shape attended_shape(const ShapeQuery& query) {
+  check_tf32(query);
   for (size_t i = 0; i < 3; ++i) require_rank(query, i, 4);
   const Shape &q = query.shape(0), &k = query.shape(1), &v = query.shape(2);
   require_equal(query, q[0], k[0], "batch sizes of q and k");

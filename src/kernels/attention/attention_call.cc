@@ -19,7 +19,8 @@ View4 mask_view(const BoundCall& call, size_t mask, const char* kernel) {
 }
 
 bool can_attend(const Problem& problem, size_t mask) {
-  if (problem.inputs.size() < mask || problem.inputs.size() > mask + 1) return false;
+  if (problem.inputs.size() < mask || problem.inputs.size() > mask + 1 || problem.params.size() > 3)
+    return false;
   for (size_t i = 0; i < mask; ++i)
     if (problem.inputs[i].dtype != DType::f32 || problem.inputs[i].sizes.size() != 4) return false;
   return problem.inputs.size() == mask || problem.inputs[mask].dtype == DType::f32 ||

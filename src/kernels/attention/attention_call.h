@@ -15,6 +15,7 @@ View4 view_of(const TensorArg& tensor);
 // The mask as broadcast to [B, Hq, Tq, Tk].
 View4 mask_view(const BoundCall& call, size_t mask, const char* kernel);
 
+// Not in tf32.
 bool can_attend(const Problem& problem, size_t mask);
 // Params {causal, has mask} and a window where there is one, so many outputs, the inputs before number `mask`
 // and the mask where the call says so (true); q, k, v: f32, rank 4, sizes that fit each other, depths that

@@ -161,7 +161,7 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
 }
 
 bool can_run_attention_backward_simt(const Problem& problem) {
-  return can_attend_cuda(problem, 5, 3) && is_float(problem.inputs[kQ].dtype);
+  return problem.params.size() <= 3 && can_attend_cuda(problem, 5, 3) && is_float(problem.inputs[kQ].dtype);
 }
 bool can_run_attention_backward_half(const Problem& problem) {
   const DType dtype = problem.inputs.empty() ? DType::f32 : problem.inputs[kQ].dtype;

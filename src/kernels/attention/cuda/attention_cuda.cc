@@ -11,7 +11,7 @@ namespace {
 
 std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
   const bool simt = way.unit == AttentionUnit::kSimt;
-  const int64_t unit = simt ? 16 / dtype_bytes(problem.inputs[0].dtype) : 8;
+  const int64_t unit = 16 / dtype_bytes(problem.inputs[0].dtype);
   const auto vector = [&](const CudaWindow& window, int64_t depth) {
     return has_vector_rows(window, unit) && (!simt || depth % unit == 0);
   };
@@ -228,8 +228,12 @@ bool can_run_attention_half(const Problem& problem) {
          (problem.inputs[0].dtype == DType::f16 || problem.inputs[0].dtype == DType::bf16);
 }
 
+bool can_run_attention_tf32(const Problem& problem) {
+  return problem.params.size() > 3 && can_attend_cuda(problem, 3, 1) && problem.inputs[0].dtype == DType::f32;
+}
+
 bool can_run_attention_simt(const Problem& problem) {
-  return can_attend_cuda(problem, 3, 1) &&
+  return problem.params.size() <= 3 && can_attend_cuda(problem, 3, 1) &&
          (can_run_attention_half(problem) || problem.inputs[0].dtype == DType::f32 ||
           problem.inputs[0].dtype == DType::f64);
 }

@@ -58,6 +58,12 @@ CudaProblem random_problem(RandomWindows& random, DType dtype) {
   return p;
 }
 
+CudaProblem in_tf32(CudaProblem p) {
+  p.params.resize(3, Dim(0));
+  p.params.emplace_back(1);
+  return p;
+}
+
 Problem plain(const CudaProblem& p) {
   Problem problem;
   problem.family = "attention";
@@ -122,6 +128,7 @@ TEST(AttentionCuda, EveryProblemThatCanRunGivesCode) {
   for (int i = 0; i < 400; ++i) {
     CudaProblem p = random_problem(
         random, random.pick(std::vector<DType>{DType::f16, DType::bf16, DType::f32, DType::f64}));
+    if (p.inputs[0].dtype == DType::f32 && i % 2 == 0) p = in_tf32(std::move(p));
     p.ranges = &random.ranges();
     for (const cuda_testing::Arch& arch : cuda_testing::kArchs) {
       p.arch = arch.number;
@@ -136,6 +143,38 @@ TEST(AttentionCuda, EveryProblemThatCanRunGivesCode) {
       }
     }
   }
+}
+
+// Every way of one: tiles of one and of two times 16 rows a warp, masks that are held in registers.
+TEST(AttentionCuda, Tf32CompilesAndIsOfOneRow) {
+  std::vector<std::string> sources;
+  RandomWindows random(5);
+  const SymbolRanges ranges{{"t", {1, 4096}}};
+  for (int i = 0; i < 3; ++i) {
+    CudaProblem p =
+        i == 0
+            ? in_tf32(random_problem(random, DType::f32))
+            : in_tf32(problem_of(DType::f32, {4, 8, Dim::symbol("t"), i == 1 ? 64 : 40}, 4, 197, 64, i == 1));
+    if (i == 2) add_mask(p, dense(DType::f32, {1, 8, Dim::symbol("t"), 197}));
+    p.ranges = i == 0 ? &random.ranges() : &ranges;
+    p.arch = 80;
+    const std::vector<const CudaKernel*> rows = cuda_candidates(plain(p), p.arch);
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0]->name, "attention_tf32");
+    const std::vector<KernelVariant> variants = cuda_variants(*rows[0], p);
+    ASSERT_FALSE(variants.empty());
+    EXPECT_EQ(rows[0]->generate(p), [&] {
+      CudaProblem named = p;
+      named.way = variants[0].way;
+      return rows[0]->generate(named);
+    }());
+    for (size_t at = 1; at < variants.size(); ++at)
+      EXPECT_GE(variants[at].microseconds, variants[at - 1].microseconds);
+    p.way = variants[static_cast<size_t>(i) % variants.size()].way;
+    sources.push_back(rows[0]->generate(p).source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(sources, "sm_80")) EXPECT_FALSE(image.empty());
 }
 
 TEST(AttentionCuda, HopperKernelCompiles) {
@@ -212,7 +251,11 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
       {"symbolic length", DType::bf16, {4, 16, t, 128}, 16, t, AttentionUnit::kWgmma, 1, 1},
       {"may be empty", DType::bf16, {4, 16, 512, 128}, 16, none, AttentionUnit::kMma, 1, 1},
       {"deep heads", DType::bf16, {4, 16, 512, 256}, 16, 512, AttentionUnit::kMma, 1, 1},
-      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kMma, 1, 1},
+      {"columns between 32 and 64", DType::f16, {4, 16, 512, 48}, 16, 512, AttentionUnit::kWgmma, 1, 1},
+      {"mostly padding", DType::f16, {4, 16, 512, 32}, 16, 512, AttentionUnit::kMma, 1, 1},
+      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kSplit, 1, 2},
+      {"a hundred queries of few heads", DType::f16, {1, 8, 100, 32}, 8, 4096, AttentionUnit::kSplit, 2, 2},
+      {"a hundred queries of many heads", DType::f16, {64, 8, 100, 32}, 8, 4096, AttentionUnit::kMma, 1, 1},
   };
   for (const Choice& c : choices) {
     CudaProblem p = problem_of(c.dtype, c.q, c.kv_heads, c.keys, c.q[3].require_constant("depth"), false);

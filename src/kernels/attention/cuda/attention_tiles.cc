@@ -22,7 +22,8 @@ int64_t padded_columns(int64_t columns) { return (columns + 15) / 16 * 16; }
 
 namespace {
 
-int64_t half_row_bytes(int64_t columns) { return (padded_columns(columns) + 8) * 2; }
+// As RowTile lays it out, of elements of so many bytes.
+int64_t row_bytes(int64_t columns, int64_t bytes) { return padded_columns(columns) * bytes + 16; }
 
 int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
   const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
@@ -35,8 +36,9 @@ int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, con
 
 int64_t attention_shared_bytes(const CudaProblem& problem, const AttentionSizes& sizes,
                                const AttentionWay& way, int stages) {
-  const int64_t key_value = way.keys * (half_row_bytes(sizes.depth) + half_row_bytes(sizes.value_depth));
-  const int64_t queries = way.rows * half_row_bytes(sizes.depth);
+  const int64_t bytes = dtype_bytes(problem.inputs[0].dtype);
+  const int64_t key_value = way.keys * (row_bytes(sizes.depth, bytes) + row_bytes(sizes.value_depth, bytes));
+  const int64_t queries = way.rows * row_bytes(sizes.depth, bytes);
   switch (way.unit) {
     case AttentionUnit::kSimt:
       return simt_shared(problem, sizes, way);
@@ -121,6 +123,31 @@ void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionS
       takes_several && attention_shared_bytes(problem, sizes, way, 2) <= shared_limit(problem.arch) ? 2 : 1;
 }
 
+// Blocks that share a multiprocessor take longer than one alone, each by `share`.
+double crowded(double blocks, double share) {
+  return std::max(1.0, 1 - share + share * std::ceil(blocks / static_cast<double>(kMultiprocessors)));
+}
+
+// Whether tiles of 64 rows are so few that blocks of 16 rows and a part of the keys end sooner, by estimates
+// in cycles: of 64 keys in either tile, and of what merging parts takes. By a margin, since each knows only
+// its own part of the time.
+bool splits_sooner(const CudaProblem& problem, const AttentionSizes& sizes) {
+  constexpr double kTile = 900, kPart = 350, kMerge = 3000, kMargin = 0.7;
+  // Parts of keys that causality hides would be idle.
+  if (sizes.causal || sizes.most_keys <= most_split_keys(sizes)) return false;
+  AttentionPlan plan{split_way(problem, sizes)};
+  set_split(plan, problem, sizes);
+  const double heads = sizes.most_batch * sizes.most_heads, keys = split_keys(sizes);
+  const double depth = static_cast<double>(sizes.depth + sizes.value_depth) / 128;
+  const double parts =
+      plan.way.cluster > 1 ? plan.way.cluster : std::ceil(keys / (plan.way.keys * plan.tiles));
+  const double rows = heads / sizes.most_group * std::ceil(sizes.most_group * sizes.most_queries / 16);
+  const double whole = std::ceil(seen_keys(sizes, 64) / 64) * kTile * depth *
+                       crowded(heads * std::ceil(sizes.most_queries / 64), 0.45);
+  const double split = std::ceil(keys / parts / 64) * kPart * depth * crowded(rows * parts, 0.3) + kMerge;
+  return split < kMargin * whole;
+}
+
 AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
   const double heads = sizes.most_batch * sizes.most_heads;
@@ -137,6 +164,8 @@ AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
                        heads * std::ceil(sizes.most_queries / 32) >= 4 * kMultiprocessors;
   if (is_short || (sizes.most_group * sizes.most_queries <= kFewRows && !is_full))
     return split_way(problem, sizes);
+  if (sizes.most_group * sizes.most_queries > kFewRows && splits_sooner(problem, sizes))
+    return split_way(problem, sizes);
   AttentionWay tile{AttentionUnit::kMma, 64, 64};
   if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;
   if (sizes.most_queries <= 32)
@@ -147,18 +176,47 @@ AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   return tile;
 }
 
+// ---- tf32 ----
+
+// Instructions of a warp for each of its keys, of all rows together: 16 rows take about as many as what a
+// block of four warps shares; two tiles of 16 share what is read of keys and values. Whole warps of a
+// scheduler, of which one alone leaves it idle at times.
+double tf32_cycles(const AttentionSizes& sizes, const AttentionWay& way) {
+  constexpr double kTile = 12, kShared = 16, kLone = 1.6;
+  const int warps = way.rows <= 32 ? 2 : 4, tiles = way.rows / warps / 16;
+  const double depth = static_cast<double>(sizes.depth + sizes.value_depth) / 128;
+  const double blocks = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / way.rows);
+  const double rounds = std::ceil(blocks / static_cast<double>(kMultiprocessors)) * warps / 4;
+  const double keys = std::ceil(seen_keys(sizes, way.rows) / way.keys) * way.keys;
+  return std::max(rounds, kLone) * keys * depth *
+         (kTile * tiles + kShared * 4 / warps * (tiles > 1 ? 0.7 : 1.0) / 2);
+}
+
+bool tf32_way_fits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
+  // What a warp holds beside its results and scores must stay in registers.
+  const bool per_row = sizes.has_mask && !mask_is_per_key(problem, sizes, way);
+  const int64_t depth = std::max(sizes.depth, sizes.value_depth);
+  if (way.rows == 128 && (depth > 128 || (way.keys > 32 && (per_row || depth > 64)))) return false;
+  return way.keys <= 32 || depth <= 64;
+}
+
 bool has_tensor_maps(const CudaProblem& problem) {
   return std::all_of(problem.inputs.begin(), problem.inputs.begin() + 3,
                      [&](const CudaWindow& window) { return has_tensor_map(problem, window); });
 }
 
+constexpr double kLong = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
+
+bool is_long(const AttentionSizes& sizes) { return sizes.most_queries >= kLong && sizes.most_keys >= kLong; }
+
+// Columns are of 64: of shallower heads, where sequences are long and no more than half is padding.
 bool can_use_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
-  return problem.arch == 90 && std::min(sizes.depth, sizes.value_depth) >= 64 &&
+  const int64_t least = std::min(sizes.depth, sizes.value_depth);
+  return problem.arch == 90 && (least >= 64 || (least > 32 && is_long(sizes))) &&
          std::max(sizes.depth, sizes.value_depth) <= 128 && has_tensor_maps(problem);
 }
 
 bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
-  constexpr double kFewest = 192;  // of 197 queries and keys 48 heads took 6.0 us, by mma.cuh 7.8
   // One tile of each, deeper than short.cuh's: of 115 and a depth of 128, 108 heads took 8.2 us, by
   // mma.cuh 9.6.
   const bool is_deep = std::max(sizes.depth, sizes.value_depth) > 64;
@@ -166,9 +224,8 @@ bool suits_wgmma(const CudaProblem& problem, const AttentionSizes& sizes) {
   // A tile takes less time than one of mma.cuh with half the rows: 60 took 8.1 us, by mma.cuh 11.3; 18 as
   // long.
   constexpr double kFewestTiles = 16;
-  const bool is_long = sizes.most_queries >= kFewest && sizes.most_keys >= kFewest;
   const bool is_one = is_deep && !sizes.causal && fills_one(sizes.most_queries) && fills_one(sizes.most_keys);
-  return (is_long || is_one) &&
+  return (is_long(sizes) || is_one) &&
          sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / 128) >= kFewestTiles &&
          can_use_wgmma(problem, sizes);
 }
@@ -182,9 +239,11 @@ bool can_use_short(const CudaProblem& problem, const AttentionSizes& sizes) {
 // Three warpgroups share keys of shallow heads, where their tiles, which take a third longer than those of
 // two, need so much fewer rounds of a persistent launch; but not if so few tiles see unequal numbers of keys
 // that pairs of them do not fill the last round.
-int wgmma_rows(const AttentionSizes& sizes) {
+int wgmma_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
   const bool shallow = std::max(sizes.depth, sizes.value_depth) <= 64;
-  if (!shallow || (sizes.causal && sizes.most_queries <= 2048)) return 128;
+  // A mask of each row has registers of its own.
+  const bool per_row = sizes.has_mask && !mask_is_per_key(problem, sizes, {AttentionUnit::kWgmma, 128, 128});
+  if (!shallow || per_row || (sizes.causal && sizes.most_queries <= 2048)) return 128;
   const auto rounds = [&](int rows) {
     const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
     return std::ceil(tiles / static_cast<double>(kMultiprocessors));
@@ -206,9 +265,12 @@ int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
 
 }  // namespace
 
+bool is_tf32(const CudaProblem& problem) { return problem.params.size() > 3; }
+
 bool attention_way_fits(const CudaProblem& problem, const AttentionWay& way) {
   const AttentionSizes sizes = sizes_of(problem);
   if (attention_shared_bytes(problem, sizes, way) > shared_limit(problem.arch)) return false;
+  if (is_tf32(problem)) return way.unit == AttentionUnit::kMma && tf32_way_fits(problem, sizes, way);
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
   if (way.unit == AttentionUnit::kWgmma)
     return can_use_wgmma(problem, sizes) && (way.rows == 128 || depth <= 64);
@@ -217,11 +279,30 @@ bool attention_way_fits(const CudaProblem& problem, const AttentionWay& way) {
          (way.keys == 64 ? way.rows < 128 || depth <= 128 : depth <= 64 && sizes.most_keys <= way.keys);
 }
 
+std::vector<AttentionWay> tf32_ways(const CudaProblem& problem) {
+  const AttentionSizes sizes = sizes_of(problem);
+  std::vector<AttentionWay> ways;
+  for (const int rows : {64, 128, 32})
+    for (const int keys : {64, 32})
+      if (const AttentionWay way{AttentionUnit::kMma, rows, keys}; attention_way_fits(problem, way))
+        ways.push_back(way);
+  std::stable_sort(ways.begin(), ways.end(), [&](const AttentionWay& a, const AttentionWay& b) {
+    return tf32_cycles(sizes, a) < tf32_cycles(sizes, b);
+  });
+  return ways;
+}
+
+double attention_tf32_microseconds(const CudaProblem& problem, const AttentionWay& way) {
+  constexpr double kStart = 3400;
+  return (kStart + tf32_cycles(sizes_of(problem), way)) / kCyclesPerMicrosecond;
+}
+
 AttentionWay attention_way(const CudaProblem& problem, AttentionUnit unit) {
   const AttentionSizes sizes = sizes_of(problem);
   if (unit == AttentionUnit::kSimt) return simt_way(problem, sizes);
+  if (is_tf32(problem)) return tf32_ways(problem).front();
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
-    return {AttentionUnit::kWgmma, wgmma_rows(sizes), 128};
+    return {AttentionUnit::kWgmma, wgmma_rows(problem, sizes), 128};
   if (unit == AttentionUnit::kWgmma)
     if (const int rows = short_rows(problem, sizes)) return {AttentionUnit::kShort, rows, 128};
   return mma_way(problem, sizes);

@@ -1,5 +1,6 @@
-// The ways of attention_wgmma. The row's own choice is attention_wgmma_way(); the estimates order what the
-// tuner looks at first and count where measurements of like problems order candidates.
+// The ways of attention_wgmma and attention_tf32. The row's own choice is attention_wgmma_way(); the
+// estimates order what the tuner looks at first and count where measurements of like problems order
+// candidates.
 #include <algorithm>
 #include <cmath>
 
@@ -49,6 +50,19 @@ AttentionWay attention_wgmma_way(const CudaProblem& problem) {
   for (const AttentionWay& way : ways_of(problem))
     if (!is_named(problem.way) || Way(way) == problem.way) return way;
   AICF_CHECK(false, "attention that cannot run so: " + to_string(problem.way));
+}
+
+std::vector<KernelVariant> attention_tf32_variants(const CudaProblem& problem) {
+  std::vector<KernelVariant> variants;
+  for (const AttentionWay& way : tf32_ways(problem))
+    variants.push_back({way, attention_tf32_microseconds(problem, way)});
+  return variants;
+}
+
+CudaCode generate_attention_tf32(const CudaProblem& problem) {
+  for (const AttentionWay& way : tf32_ways(problem))
+    if (!is_named(problem.way) || Way(way) == problem.way) return attention_code(problem, way);
+  AICF_CHECK(false, "attention in tf32 that cannot run so: " + to_string(problem.way));
 }
 
 CudaCode generate_attention_wgmma(const CudaProblem& problem) {

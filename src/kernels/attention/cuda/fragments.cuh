@@ -59,23 +59,45 @@ __device__ __forceinline__ void hide(float (&s)[kCount], int32_t key, const Seen
   }
 }
 
-// Products to scores. `mask` holds the address of key 0 of the mask for each of the lane's two rows.
+// The mask of the scores that are seen. `mask` holds the address of its key 0 for each of the lane's two rows.
+template <class Traits, int kCount>
+__device__ __forceinline__ void load_mask_values(typename Traits::Mask (&values)[kCount],
+                                                 const typename Traits::Mask* const (&mask)[2], int64_t mask_stride,
+                                                 int32_t key, const SeenKeys<Traits>& seen) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int32_t at = key + i / 4 * 8 + i % 2;
+    values[i] = {};
+    if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
+      values[i] = mask[i / 2 % 2][at * mask_stride];
+  }
+}
+
+// Products to scores, with the values of the mask, of which there need be none.
+template <class Traits, int kCount, int kValues>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount], const typename Traits::Mask (&mask)[kValues], int32_t key,
+                                              const SeenKeys<Traits>& seen, bool hides) {
+  static_assert(!Traits::kHasMask || kValues == kCount);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i)
+    s[i] = Scores<Traits>::score(
+        s[i], Traits::kHasMask ? Scores<Traits>::template mask_value<float>(mask[Traits::kHasMask ? i : 0]) : 0.0f);
+  if (hides) hide(s, key, seen);
+}
+// The same with masks as load_mask_values() takes them.
 template <class Traits, int kCount>
 __device__ __forceinline__ void finish_scores(float (&s)[kCount],
                                               const typename Traits::Mask* const (&mask)[2],
                                               int64_t mask_stride, int32_t key, const SeenKeys<Traits>& seen,
                                               bool hides) {
-  if constexpr (Traits::kHasMask) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int32_t at = key + i / 4 * 8 + i % 2;
-      if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
-        s[i] = Scores<Traits>::score(
-            s[i], Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) s[i] = Scores<Traits>::score(s[i], 0.0f);
+  for (int i = 0; i < kCount; ++i) {
+    const int32_t at = key + i / 4 * 8 + i % 2;
+    if constexpr (!Traits::kHasMask)
+      s[i] = Scores<Traits>::score(s[i], 0.0f);
+    else if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
+      s[i] = Scores<Traits>::score(s[i],
+                                   Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
   }
   if (hides) hide(s, key, seen);
 }
@@ -98,11 +120,13 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount], MaskValues mas
 // One step of the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022): scores become weights
 // relative to the rows' new maxima; `scale` is what earlier sums must be multiplied by. Weights are
 // 2^(kMultiplier s - reference) with one fma. Its rounding error, a 2^-24th of the reference, would matter
-// where the reference is large: there the maximum is subtracted first.
+// where the reference is large: there the maximum is subtracted first. In tf32 it is the whole number above: weights then
+// are e^score over a power of two, and round alike whatever maximum was at hand.
 template <class Traits, int kCount>
 __device__ __forceinline__ void weigh(float (&s)[kCount], Rows& rows, float (&scale)[2]) {
   constexpr float kMultiplier = Scores<Traits>::kMultiplier;
   constexpr float kLarge = 1024;
+  constexpr bool kWhole = sizeof(typename Traits::Element) == 4;
   float top[2] = {rows.maximum[0], rows.maximum[1]}, reference[2];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
@@ -111,16 +135,18 @@ __device__ __forceinline__ void weigh(float (&s)[kCount], Rows& rows, float (&sc
     top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffffu, top[half], 1));
     top[half] = fmaxf(top[half], __shfl_xor_sync(0xffffffffu, top[half], 2));
     const float finite = top[half] == minus_infinity() ? 0.0f : top[half];
-    scale[half] = power_of_two(kMultiplier * (rows.maximum[half] - finite));
+    reference[half] = kWhole ? ceilf(kMultiplier * finite) : kMultiplier * finite;
+    scale[half] = power_of_two(kWhole ? ceilf(kMultiplier * rows.maximum[half]) - reference[half]
+                                      : kMultiplier * (rows.maximum[half] - finite));
     rows.maximum[half] = top[half];
     rows.sum[half] *= scale[half];
     top[half] = finite;
-    reference[half] = kMultiplier * finite;
   }
   if (__any_sync(0xffffffffu, fabsf(reference[0]) > kLarge || fabsf(reference[1]) > kLarge)) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) s[i] -= top[i / 2 % 2];
-    reference[0] = reference[1] = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) reference[half] = kWhole ? reference[half] - kMultiplier * top[half] : 0.0f;
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -129,9 +155,11 @@ __device__ __forceinline__ void weigh(float (&s)[kCount], Rows& rows, float (&sc
   }
 }
 
-// The largest exponent of e in a row whose largest score is `maximum`.
+// The exponent of e that weigh() takes from those of a row whose largest score is `maximum`.
 template <class Traits>
 __device__ __forceinline__ float natural_maximum(float maximum) {
+  if constexpr (sizeof(typename Traits::Element) == 4)
+    return ceilf(Scores<Traits>::kMultiplier * maximum) * float(1 / kLog2E);
   return Scores<Traits>::kPlain ? float(Traits::kScale) * maximum : maximum;
 }
 
@@ -203,6 +231,31 @@ __device__ __forceinline__ void store_fragments(const float (&sums)[kCount], con
   }
 }
 
+// The same of f32, whose columns are those of add_wide_values().
+template <int kColumns, bool kVector, int kCount>
+__device__ __forceinline__ void store_wide(const float (&sums)[kCount], const float (&factor)[2], float* to, const View& view,
+                                           int32_t row, int32_t rows) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (row + 8 * half >= rows) continue;
+    float* line = to + (row + 8 * half) * view.row;
+#pragma unroll
+    for (int n = 0; n < kCount / 8; ++n) {
+      const int column = n * 16 + int(threadIdx.x) % 4 * 4;
+      float value[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) value[i] = sums[n * 8 + i % 2 * 4 + 2 * half + i / 2] * factor[half];
+      if constexpr (kVector) {
+        if (column < kColumns) *reinterpret_cast<float4*>(line + column) = make_float4(value[0], value[1], value[2], value[3]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (column + i < kColumns) line[(column + i) * view.column] = value[i];
+      }
+    }
+  }
+}
+
 // Divides results by their sums and stores them. `to` as above.
 template <class Traits, int kCount>
 __device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows& rows,
@@ -212,7 +265,10 @@ __device__ __forceinline__ void store_rows(const float (&o)[kCount], const Rows&
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     factor[half] = rows.sum[half] == 0 ? 0.0f : __fdiv_rn(1.0f, rows.sum[half]);
-  store_fragments<Traits::kValueDepth, Traits::kVectorOut>(o, factor, to, call.out_view, row, call.queries);
+  if constexpr (sizeof(typename Traits::Element) == 4)
+    store_wide<Traits::kValueDepth, Traits::kVectorOut>(o, factor, to, call.out_view, row, call.queries);
+  else
+    store_fragments<Traits::kValueDepth, Traits::kVectorOut>(o, factor, to, call.out_view, row, call.queries);
 }
 
 template <class Traits>

@@ -151,6 +151,63 @@ AICF_WGMMA_128(bf16)
 #undef AICF_WGMMA_128
 #undef AICF_ACCUMULATORS_128
 
+// d[64 × 48], [64 × 80] or [64 × 96] += a b, a in registers, b in shared memory with one row per step of the reduction.
+#define AICF_WGMMA_48(type) \
+  __device__ __forceinline__ void wgmma_registers(float(&d)[24], const uint32_t(&a)[4], uint64_t b, type) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n48k16.f32." #type "." #type \
+                 " {" \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+                 "%18, %19, %20, %21, %22, %23}, " \
+                 "{%24, %25, %26, %27}, %28, 1, 1, 1, 1;" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),  \
+      "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),  \
+      "+f"(d[22]), "+f"(d[23]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+  }
+AICF_WGMMA_48(f16)
+AICF_WGMMA_48(bf16)
+#undef AICF_WGMMA_48
+#define AICF_WGMMA_80(type) \
+  __device__ __forceinline__ void wgmma_registers(float(&d)[40], const uint32_t(&a)[4], uint64_t b, type) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n80k16.f32." #type "." #type \
+                 " {" \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, " \
+                 "%34, %35, %36, %37, %38, %39}, " \
+                 "{%40, %41, %42, %43}, %44, 1, 1, 1, 1;" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),  \
+      "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),  \
+      "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),  \
+      "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),  \
+      "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+  }
+AICF_WGMMA_80(f16)
+AICF_WGMMA_80(bf16)
+#undef AICF_WGMMA_80
+#define AICF_WGMMA_96(type) \
+  __device__ __forceinline__ void wgmma_registers(float(&d)[48], const uint32_t(&a)[4], uint64_t b, type) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n96k16.f32." #type "." #type \
+                 " {" \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+                 "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, " \
+                 "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, " \
+                 "{%48, %49, %50, %51}, %52, 1, 1, 1, 1;" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),  \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),  \
+      "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]),  \
+      "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),  \
+      "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),  \
+      "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]),  \
+      "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)); \
+  }
+AICF_WGMMA_96(f16)
+AICF_WGMMA_96(bf16)
+#undef AICF_WGMMA_96
+
 // Of blocks of 128 keys [from, end) those that all rows of a warpgroup see whole, which need no comparison. `row`: the first
 // of its 64; `visible`: how far that one sees.
 template <class Traits>

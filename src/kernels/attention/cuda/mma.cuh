@@ -1,4 +1,4 @@
-// Attention of half types with mma.sync (sm_80): FlashAttention-2 (Dao 2023). A warp holds 16·kRowTiles query
+// Attention of half types, and of f32 in tf32, with mma.sync (sm_80): FlashAttention-2 (Dao 2023). A warp holds 16·kRowTiles query
 // rows and the whole head depth in registers; a block of kWarps warps shares blocks of kKeys keys in shared
 // memory. While scores are computed the values of the block arrive, and while those are added the next keys
 // arrive.
@@ -58,31 +58,50 @@ __device__ __forceinline__ void multiply_add<bf16>(float* c, const uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A tile of rows in shared memory, each padded by 16 bytes so that ldmatrix meets no bank twice.
-template <int kColumns>
-struct HalfTile {
-  static constexpr int kPadded = (kColumns + 15) / 16 * 16;
-  static constexpr int kStride = kPadded + 8;  // elements
-  static constexpr int kBytesPerRow = kStride * 2;
-};
+// In tf32.
+template <>
+__device__ __forceinline__ void multiply_add<float>(float* c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
-// One row of the tile from global memory by one thread's share: chunk `chunk` of 8 columns. Rows outside and
+// What the matrix units, which leave out the last 13 bits, take for round_tf32(x).
+__device__ __forceinline__ uint32_t to_tf32(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  return fabsf(x) < __int_as_float(0x7f800000) ? bits + 0x1000 : bits;
+}
+
+// A tile of rows in shared memory, each padded by 16 bytes so that ldmatrix meets no bank twice.
+template <class T, int kColumns>
+struct RowTile {
+  static constexpr int kStep = 32 / sizeof(T);  // elements that one mma reduces over
+  static constexpr int kSteps = (kColumns + kStep - 1) / kStep;
+  static constexpr int kPadded = (kColumns + 15) / 16 * 16;
+  static constexpr int kChunk = 16 / sizeof(T);  // elements that are copied at once
+  static constexpr int kStride = kPadded + kChunk;  // elements
+  static constexpr int kBytesPerRow = kStride * sizeof(T);
+};
+template <int kColumns>
+using HalfTile = RowTile<f16, kColumns>;
+
+// One row of the tile from global memory by one thread's share: chunk `chunk` of its columns. Rows outside and
 // columns past kColumns become 0. `from` is the row's first element; any valid address if the row is outside.
 template <int kColumns, bool kVector, class T>
 __device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, int row, int chunk,
                                            const T* from, int64_t column_stride, bool inside) {
-  const int offset = row * HalfTile<kColumns>::kBytesPerRow + chunk * 16;
-  const int left = kColumns - chunk * 8, count = left < 8 ? left : 8;
+  using Tile = RowTile<T, kColumns>;
+  constexpr int kChunk = Tile::kChunk;
+  const int offset = row * Tile::kBytesPerRow + chunk * 16;
+  const int left = kColumns - chunk * kChunk, count = left < kChunk ? left : kChunk;
   if constexpr (kVector) {
     const bool reads = inside && count > 0;
-    copy_async(tile + offset, reads ? from + chunk * 8 : from, reads ? count * 2 : 0);
+    copy_async(tile + offset, reads ? from + chunk * kChunk : from, reads ? count * int(sizeof(T)) : 0);
   } else {
-    alignas(16) T values[8];
+    alignas(16) T values[kChunk] = {};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      values[i].bits = 0;
-      if (inside && i < count) values[i] = from[(chunk * 8 + i) * column_stride];
-    }
+    for (int i = 0; i < kChunk; ++i)
+      if (inside && i < count) values[i] = from[(chunk * kChunk + i) * column_stride];
     *reinterpret_cast<uint4*>(tile_pointer + offset) = *reinterpret_cast<const uint4*>(values);
   }
 }
@@ -91,18 +110,18 @@ __device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, in
 template <int kColumns, int kRows, int kThreads, bool kVector, class T>
 __device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row_stride,
                                           int64_t column_stride, int rows) {
-  constexpr int kChunks = HalfTile<kColumns>::kPadded / 8;
+  using Tile = RowTile<T, kColumns>;
+  constexpr int kChunks = Tile::kPadded / Tile::kChunk;
   const uint32_t address = shared_address(tile);
-  if constexpr (kVector && kColumns % 8 == 0 && kThreads % kChunks == 0 && kRows % (kThreads / kChunks) == 0 &&
-                kColumns == HalfTile<kColumns>::kPadded) {
+  if constexpr (kVector && kThreads % kChunks == 0 && kRows % (kThreads / kChunks) == 0 && kColumns == Tile::kPadded) {
     if (rows >= kRows) {  // the whole tile, as most are: no bounds, one step from row to row
       constexpr int kStep = kThreads / kChunks;
       const int row = int(threadIdx.x) / kChunks, chunk = int(threadIdx.x) % kChunks;
-      const T* at = from + row * row_stride + chunk * 8;
-      const uint32_t to = address + uint32_t(row * HalfTile<kColumns>::kBytesPerRow + chunk * 16);
+      const T* at = from + row * row_stride + chunk * Tile::kChunk;
+      const uint32_t to = address + uint32_t(row * Tile::kBytesPerRow + chunk * 16);
 #pragma unroll
       for (int i = 0; i < kRows / kStep; ++i, at += kStep * row_stride)
-        copy_async(to + uint32_t(i * kStep * HalfTile<kColumns>::kBytesPerRow), at, 16);
+        copy_async(to + uint32_t(i * kStep * Tile::kBytesPerRow), at, 16);
       return;
     }
   }
@@ -117,6 +136,21 @@ __device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row
   }
 }
 
+// Rounds the chunks that this thread has copied of a tile of f32, as the matrix units take them.
+template <int kColumns, int kRows, int kThreads>
+__device__ __forceinline__ void round_rows(char* tile) {
+  using Tile = RowTile<float, kColumns>;
+  constexpr int kChunks = Tile::kPadded / Tile::kChunk;
+#pragma unroll
+  for (int start = 0; start < kRows * kChunks; start += kThreads) {
+    const int at = start + int(threadIdx.x);
+    if (kRows * kChunks % kThreads != 0 && at >= kRows * kChunks) break;
+    uint4* const chunk = reinterpret_cast<uint4*>(tile + at / kChunks * Tile::kBytesPerRow + at % kChunks * 16);
+    const float4 x = *reinterpret_cast<const float4*>(chunk);
+    *chunk = make_uint4(to_tf32(x.x), to_tf32(x.y), to_tf32(x.z), to_tf32(x.w));
+  }
+}
+
 // Weights of 16 keys as the left operand.
 template <class T>
 __device__ __forceinline__ void pack_weights(uint32_t (&a)[4], const float* s) {
@@ -126,17 +160,23 @@ __device__ __forceinline__ void pack_weights(uint32_t (&a)[4], const float* s) {
   a[3] = pack<T>(s[6], s[7]);
 }
 
-// Lane's share of the addresses for ldmatrix: of the left operand and of values (16 × 16 elements, rows
+// Lane's share of the addresses for ldmatrix: of the left operand and of values (16 rows of 32 bytes, rows
 // first), and of keys (columns first).
-template <int kColumns>
+template <class Tile>
 __device__ __forceinline__ uint32_t lane_rows_first() {
   const int lane = int(threadIdx.x) % 32;
-  return uint32_t(lane % 16 * HalfTile<kColumns>::kBytesPerRow + lane / 16 * 16);
+  return uint32_t(lane % 16 * Tile::kBytesPerRow + lane / 16 * 16);
 }
-template <int kColumns>
+template <class Tile>
 __device__ __forceinline__ uint32_t lane_columns_first() {
   const int lane = int(threadIdx.x) % 32;
-  return uint32_t((lane / 16 * 8 + lane % 8) * HalfTile<kColumns>::kBytesPerRow + lane / 8 % 2 * 16);
+  return uint32_t((lane / 16 * 8 + lane % 8) * Tile::kBytesPerRow + lane / 8 % 2 * 16);
+}
+// And of values of f32, read in pairs: rows 2·(lane%4) and the next, columns 2·(lane/4) and the next.
+template <class Tile>
+__device__ __forceinline__ uint32_t lane_pairs() {
+  const int lane = int(threadIdx.x) % 32;
+  return uint32_t(lane % 4 * 2 * Tile::kBytesPerRow + lane / 4 * 8);
 }
 
 // One block's queries: kWarps warps with 16 · kRowTiles rows each, against blocks of kKeys keys. The copies of the next
@@ -147,11 +187,18 @@ struct MmaAttention {
   using Mask = typename Traits::Mask;
   static constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth, kKeys = Traits::kKeys;
   static constexpr int kThreads = 32 * kWarps, kMaskLoads = (kKeys + kThreads - 1) / kThreads;
-  static constexpr int kSteps = HalfTile<kDepth>::kPadded / 16, kColumns = HalfTile<kValueDepth>::kPadded;
-  static constexpr int kRowBytes = HalfTile<kDepth>::kBytesPerRow, kValueBytes = HalfTile<kValueDepth>::kBytesPerRow;
+  using Keys = RowTile<T, kDepth>;
+  using Values = RowTile<T, kValueDepth>;
+  static constexpr int kSteps = Keys::kSteps, kColumns = Values::kPadded;
+  static constexpr int kRowBytes = Keys::kBytesPerRow, kValueBytes = Values::kBytesPerRow;
+  static constexpr bool kTf32 = sizeof(T) == 4;
+  static constexpr bool kMaskPerRow = Traits::kHasMask && !Traits::kMaskPerKey;
+  // What a lane holds of the mask of a row while products run; of larger tiles there are too few registers.
+  static constexpr bool kHoldsMask = kMaskPerRow && kRowTiles * kKeys <= 64;
+  static constexpr int kMaskHeld = kHoldsMask ? kKeys / 2 : 1;
   static constexpr bool kWindow = Traits::kWindow > 0;
   // Beyond this depth the queries would not fit in registers beside the result.
-  static constexpr bool kHoldsQueries = kSteps * kRowTiles <= 8;
+  static constexpr bool kHoldsQueries = kSteps * kRowTiles <= (kTf32 ? 16 : 8);
   static_assert(Traits::kRows == 16 * kRowTiles * kWarps);
 
   const Call<Traits>& call;
@@ -185,9 +232,9 @@ struct MmaAttention {
     k_tile = q_tile + Traits::kRows * kRowBytes;
     v_tile = k_tile + kKeys * kRowBytes;
     mask_tile = reinterpret_cast<float*>(v_tile + kKeys * kValueBytes);
-    q_address = shared_address(q_tile) + warp() * kRowTiles * 16 * kRowBytes + lane_rows_first<kDepth>();
-    k_address = shared_address(k_tile) + lane_columns_first<kDepth>();
-    v_address = shared_address(v_tile) + lane_rows_first<kValueDepth>();
+    q_address = shared_address(q_tile) + warp() * kRowTiles * 16 * kRowBytes + lane_rows_first<Keys>();
+    k_address = shared_address(k_tile) + lane_columns_first<Keys>();
+    v_address = shared_address(v_tile) + (kTf32 ? lane_pairs<Values>() : lane_rows_first<Values>());
   }
   static __device__ __forceinline__ int warp() { return int(threadIdx.x) / 32; }
   static __device__ __forceinline__ int lane() { return int(threadIdx.x) % 32; }
@@ -289,8 +336,20 @@ struct MmaAttention {
     }
   }
 
+  // The mask of the block of keys; the products need not wait for it.
+  __device__ __forceinline__ void load_rows_mask(Mask (&held)[kRowTiles][kMaskHeld], int32_t from) const {
+    if constexpr (kHoldsMask) {
+#pragma unroll
+      for (int t = 0; t < kRowTiles; ++t) {
+        const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
+        load_mask_values<Traits>(held[t], line, call.mask_view.column, from + lane() % 4 * 2, seen[t]);
+      }
+    }
+  }
+
   // Scores become weights, and what was summed before is scaled to the new maximum.
-  __device__ __forceinline__ void weigh_scores(float (&s)[kRowTiles][kKeys / 2], int32_t from) {
+  __device__ __forceinline__ void weigh_scores(float (&s)[kRowTiles][kKeys / 2],
+                                               const Mask (&held)[kRowTiles][kMaskHeld], int32_t from) {
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
       const bool hides = __any_sync(0xffffffffu, seen[t].hides_any(from, kKeys));
@@ -300,9 +359,11 @@ struct MmaAttention {
         finish_scores<Traits>(
             s[t], [&](int tile) { return *reinterpret_cast<const float2*>(values + tile * 8); }, key,
             seen[t], hides);
-      } else {
+      } else if constexpr (kMaskPerRow && !kHoldsMask) {
         const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
         finish_scores<Traits>(s[t], line, call.mask_view.column, key, seen[t], hides);
+      } else {
+        finish_scores<Traits>(s[t], held[t], key, seen[t], hides);
       }
       float scale[2];
       weigh<Traits>(s[t], state[t], scale);
@@ -310,7 +371,34 @@ struct MmaAttention {
     }
   }
 
-  // o += weights · values of the block in shared memory.
+  // o += weights · values of the block in shared memory, in tf32: a lane's columns of weights are keys 2·(lane%4) and the
+  // next, which the product takes as its columns lane%4 and lane%4 + 4; its columns of o are 16n + 4·(lane%4) to + 3.
+  __device__ __forceinline__ void add_wide_values(const float (&s)[kRowTiles][kKeys / 2]) {
+#pragma unroll
+    for (int key = 0; key < kKeys / 8; ++key) {
+      uint32_t a[kRowTiles][4];
+#pragma unroll
+      for (int t = 0; t < kRowTiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[t][i] = to_tf32(s[t][key * 4 + i / 2 + i % 2 * 2]);
+#pragma unroll
+      for (int n = 0; n < kColumns / 16; ++n) {
+        uint32_t values[4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                       : "=r"(values[2 * i]), "=r"(values[2 * i + 1])
+                       : "r"(v_address + (key * 8 + i) * kValueBytes + n * 64)
+                       : "memory");
+#pragma unroll
+        for (int t = 0; t < kRowTiles; ++t) {
+          multiply_add<T>(o[t] + n * 8, a[t], values[0], values[2]);
+          multiply_add<T>(o[t] + n * 8 + 4, a[t], values[1], values[3]);
+        }
+      }
+    }
+  }
+  // The same of halves.
   __device__ __forceinline__ void add_values(const float (&s)[kRowTiles][kKeys / 2]) {
 #pragma unroll
     for (int key = 0; key < kKeys / 16; ++key) {
@@ -343,13 +431,18 @@ struct MmaAttention {
   __device__ __forceinline__ void block_of_keys(int32_t from) {
     if (from == (kWindow ? start() : 0)) {
       wait_copies<1>();
+      if constexpr (kTf32) round_rows<kDepth, Traits::kRows, kThreads>(q_tile);
+      if constexpr (kTf32) round_rows<kDepth, kKeys, kThreads>(k_tile);
       __syncthreads();
       if (kHoldsQueries) hold_queries();
     } else {
       wait_copies<0>();
+      if constexpr (kTf32) round_rows<kDepth, kKeys, kThreads>(k_tile);
       __syncthreads();
       copy_values(from);
     }
+    Mask held[kRowTiles][kMaskHeld];
+    load_rows_mask(held, from);
     float s[kRowTiles][kKeys / 2];
     multiply_keys(s);
     __syncthreads();
@@ -358,15 +451,19 @@ struct MmaAttention {
       copy_keys(next);
       load_mask(next);
     }
-    weigh_scores(s, from);
+    weigh_scores(s, held, from);
     if (next < end) {
       keep_mask(next);
       wait_copies<1>();
     } else {
       wait_copies<0>();
     }
+    if constexpr (kTf32) round_rows<kValueDepth, kKeys, kThreads>(v_tile);
     __syncthreads();
-    add_values(s);
+    if constexpr (kTf32)
+      add_wide_values(s);
+    else
+      add_values(s);
   }
 
   __device__ __forceinline__ void run() {

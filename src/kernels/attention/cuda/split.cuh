@@ -192,9 +192,9 @@ struct SplitAttention {
 
   // s = q · kᵀ of the warp's quarter of a tile.
   __device__ __forceinline__ void multiply_keys(float (&s)[kWarpKeys / 2], int stage) const {
-    const uint32_t q_address = shared_address(q_tile) + lane_rows_first<kDepth>();
+    const uint32_t q_address = shared_address(q_tile) + lane_rows_first<HalfTile<kDepth>>();
     const uint32_t k_address =
-        shared_address(k_tile(stage)) + warp * kWarpKeys * kRowBytes + lane_columns_first<kDepth>();
+        shared_address(k_tile(stage)) + warp * kWarpKeys * kRowBytes + lane_columns_first<HalfTile<kDepth>>();
 #pragma unroll
     for (int i = 0; i < kWarpKeys / 2; ++i) s[i] = 0;
 #pragma unroll
@@ -228,7 +228,7 @@ struct SplitAttention {
   // o += weights · values of the warp's quarter of a tile.
   __device__ __forceinline__ void add_values(const float (&s)[kWarpKeys / 2], int stage) {
     const uint32_t v_address =
-        shared_address(v_tile(stage)) + warp * kWarpKeys * kValueBytes + lane_rows_first<kValueDepth>();
+        shared_address(v_tile(stage)) + warp * kWarpKeys * kValueBytes + lane_rows_first<HalfTile<kValueDepth>>();
 #pragma unroll
     for (int key = 0; key < kWarpKeys / 16; ++key) {
       uint32_t a[4];

@@ -38,11 +38,19 @@ struct HopperShared {
   }
 };
 
+// Of a product with values so deep.
+template <int kDepth>
+constexpr int kProductColumns = kDepth <= 48 ? 48 : kDepth <= 64 ? 64 : kDepth <= 80 ? 80 : kDepth <= 96 ? 96 : 128;
+
 template <class Traits>
 struct Consumer {
   using T = typename Traits::Element;
   using Shared = HopperShared<Traits>;
-  static constexpr int kKeys = Shared::kKeys, kColumns = Shared::kValueHalves * 64;
+  using Mask = typename Traits::Mask;
+  static constexpr int kKeys = Shared::kKeys, kColumns = kProductColumns<Traits::kValueDepth>;
+  // What a lane holds of a row's mask while products run; beside more columns there are too few registers.
+  static constexpr bool kHoldsMask = Traits::kHasMask && kColumns <= 64;
+  static constexpr int kMaskHeld = kHoldsMask ? kKeys / 2 : 1;
 
   const Call<Traits>& call;
   const Shared shared;
@@ -58,7 +66,7 @@ struct Consumer {
   __device__ __forceinline__ void multiply_keys(float (&s)[kKeys / 2]) {
     const uint32_t q = shared.q(row_turn.stage) + group * 64 * 128, k = shared.k(key_turn.stage);
 #pragma unroll
-    for (int step = 0; step < Shared::kDepthHalves * 4; ++step) {
+    for (int step = 0; step < (Traits::kDepth + 15) / 16; ++step) {
       const uint32_t half = step / 4, at = step % 4 * 32;
       wgmma_shared(s, descriptor(q + half * Shared::kQHalf + at, 16),
                    descriptor(k + half * Shared::kHalf + at, 16), step > 0, T());
@@ -75,10 +83,19 @@ struct Consumer {
     commit_wgmma();
   }
 
+  // Of the block of keys; its products need not wait for it.
+  __device__ __forceinline__ void load_mask(Mask (&values)[kMaskHeld], int32_t block) const {
+    if constexpr (kHoldsMask)
+      load_mask_values<Traits>(values, mask, call.mask_view.column, block * kKeys + lane % 4 * 2, seen);
+  }
   template <bool kHides>
-  __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], int32_t block, float (&scale)[2]) {
+  __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], const Mask (&values)[kMaskHeld], int32_t block,
+                                              float (&scale)[2]) {
     const int32_t key = block * kKeys + lane % 4 * 2;
-    finish_scores<Traits>(s, mask, call.mask_view.column, key, seen, kHides);
+    if constexpr (kHoldsMask)
+      finish_scores<Traits>(s, values, key, seen, kHides);
+    else
+      finish_scores<Traits>(s, mask, call.mask_view.column, key, seen, kHides);
     weigh<Traits>(s, rows, scale);
   }
 
@@ -117,12 +134,14 @@ struct Consumer {
     wait_turn<Shared::kGroups>(group);
     fence_wgmma();
     multiply_keys(s);
+    Mask values[kMaskHeld];
+    load_mask(values, block);
     wait_wgmma<0>();
     hold(s);
     pass_turn<Shared::kGroups>(group);
     release_keys();
     float scale[2];
-    weigh_block<true>(s, block, scale);
+    weigh_block<true>(s, values, block, scale);
     keep_weights(s);
   }
 
@@ -135,11 +154,13 @@ struct Consumer {
     multiply_keys(s);
     wait_barrier(shared.v_full(value_turn.stage), value_turn.parity);
     add_values();
+    Mask values[kMaskHeld];
+    load_mask(values, block);
     wait_wgmma<1>();
     hold(s);
     pass_turn<Shared::kGroups>(group);
     release_keys();
-    weigh_block<kHides>(s, block, scale);
+    weigh_block<kHides>(s, values, block, scale);
     wait_wgmma<0>();
     hold(o);
     release_values();
