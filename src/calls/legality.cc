@@ -108,10 +108,6 @@ void Legality::finish() {
   rebuild();
 }
 
-std::optional<size_t> Legality::sole_reader(ValueId root) const {
-  return readers(root).size() == 1 && !is_kept(root) ? std::optional(readers(root)[0]) : std::nullopt;
-}
-
 std::optional<size_t> Legality::last_writer(ValueId root, size_t end) const {
   const std::vector<size_t>& all = writers(root);
   const auto behind = std::lower_bound(all.begin(), all.end(), end);

@@ -25,8 +25,6 @@ class Legality {
   const std::vector<size_t>& writers(ValueId root) const { return uses(root).writers; }
   // Whether more than the calls have a value's storage: the caller, or what the graph reads and keeps.
   bool is_kept(ValueId root) const { return kept_[static_cast<size_t>(root)]; }
-  // The only call that reads a value; none if the value is kept.
-  std::optional<size_t> sole_reader(ValueId root) const;
   // The last call before `end` that writes it; and that, if it is the only one before `end`.
   std::optional<size_t> last_writer(ValueId root, size_t end) const;
   std::optional<size_t> sole_writer(ValueId root, size_t end) const;

@@ -152,8 +152,6 @@ TEST(Legality, ReadersWritersAndNeed) {
       ASSERT_EQ(legality.readers(root), readers) << seed;
       ASSERT_EQ(legality.writers(root), writers[static_cast<size_t>(root)]) << seed;
       ASSERT_EQ(legality.is_kept(root), kept) << seed;
-      ASSERT_EQ(legality.sole_reader(root),
-                readers.size() == 1 && !kept ? std::optional(readers[0]) : std::nullopt);
       std::optional<size_t> first, last;  // before `end`
       for (size_t end = 0; end <= order.size(); ++end) {
         ASSERT_EQ(legality.last_writer(root, end), last) << seed;

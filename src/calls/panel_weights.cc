@@ -21,9 +21,7 @@ namespace {
 constexpr int64_t kMostRows = 256;  // 512 rows of 4,096 x 4,096 take 28.4 us on an H100 either way
 
 bool is_known(const Window& w) {
-  const auto known = [](const Dim& d) { return d.is_constant(); };
-  return w.offset.is_constant() && std::all_of(w.sizes.begin(), w.sizes.end(), known) &&
-         std::all_of(w.strides.begin(), w.strides.end(), known);
+  return w.offset.is_constant() && are_constant(w.sizes) && are_constant(w.strides);
 }
 
 bool multiplies_by_wgmma(const Way& way) {

@@ -6,6 +6,10 @@
 
 namespace aicf {
 
+bool are_constant(const std::vector<Dim>& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim.is_constant(); });
+}
+
 Window row_major_window(ValueId root, const TensorType& type) {
   return {type.dtype, Dim(0), type.shape, row_major_strides(type.shape), root};
 }

@@ -8,6 +8,8 @@
 
 namespace aicf {
 
+// Whether none of these sizes or strides depends on a symbol.
+bool are_constant(const std::vector<Dim>& dims);
 Window row_major_window(ValueId root, const TensorType& type);
 bool is_row_major(const Window& window);
 // Whether both have the same elements in the same places: strides of axes of size 1 do not count.

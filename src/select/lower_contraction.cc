@@ -12,6 +12,61 @@
 #include "target/op_problem.h"
 
 namespace aicf {
+namespace {
+
+// Kernels hand over sums of half types in f32; the product means the rounded value.
+ValueId add_tile_input(Graph& epilogue, const TensorType& product) {
+  const bool half = is_half(product.dtype);
+  const ValueId tile = epilogue.add_input("tile", {half ? DType::f32 : product.dtype, product.shape});
+  return half ? epilogue.add(Op::cast, {tile}, {{"dtype", product.dtype}}) : tile;
+}
+
+std::unique_ptr<Region> store_only(const TensorType& product) {
+  auto epilogue = std::make_unique<Region>();
+  epilogue->full_shape = product.shape;
+  epilogue->body.add_output(add_tile_input(epilogue->body, product), "y");
+  return epilogue;
+}
+
+// Whether an operand of the matmul is read by the epilogue too.
+bool reads_besides(const Graph& body, ValueId id) {
+  return std::any_of(body.nodes().begin() + 1, body.nodes().end(), [&](const Node& node) {
+    return std::find(node.operands.begin(), node.operands.end(), id) != node.operands.end();
+  });
+}
+
+Window with_batch(const Window& w, const Shape& batch) {
+  Shape shape = batch;
+  shape.insert(shape.end(), w.sizes.end() - 2, w.sizes.end());
+  return broadcast_window(w, shape);
+}
+
+// With one y for all batches, batch and row axes form one long row axis where every window's strides allow
+// it.
+bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
+  std::vector<Window> merged_inputs = inputs, merged_outputs = outputs;
+  const auto merge = [](Window& w) {
+    auto merged = merge_axes(w, 0, w.sizes.size() - 1);
+    if (merged) w = *merged;
+    return merged.has_value();
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (i != 1 && !merge(merged_inputs[i])) return false;
+  for (Window& w : merged_outputs)
+    if (!merge(w)) return false;
+  inputs = std::move(merged_inputs);
+  outputs = std::move(merged_outputs);
+  return true;
+}
+
+// Whether the row would have the copy engine read this convolution's windows.
+bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
+  const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row.name), problem);
+  const auto* way = variants.empty() ? nullptr : std::get_if<ConvWay>(&variants.front().way);
+  return way != nullptr && way->loads == ConvLoads::tma;
+}
+
+}  // namespace
 
 void Selector::lower_fused_contraction(const Node& node) {
   const Graph& body = node.bodies[0];
@@ -53,36 +108,11 @@ void Selector::lower_fused_contraction(const Node& node) {
   lower_matmul(flat, operands, std::move(epilogue), body.shape(product.results[0]), extras);
 }
 
-ValueId Selector::add_tile_input(Graph& epilogue, const TensorType& product) {
-  const bool half = is_half(product.dtype);
-  const ValueId tile = epilogue.add_input("tile", {half ? DType::f32 : product.dtype, product.shape});
-  return half ? epilogue.add(Op::cast, {tile}, {{"dtype", product.dtype}}) : tile;
-}
-
-std::unique_ptr<Region> Selector::store_only(const TensorType& product) {
-  auto epilogue = std::make_unique<Region>();
-  epilogue->full_shape = product.shape;
-  epilogue->body.add_output(add_tile_input(epilogue->body, product), "y");
-  return epilogue;
-}
-
-bool Selector::reads_besides(const Graph& body, ValueId id) {
-  return std::any_of(body.nodes().begin() + 1, body.nodes().end(), [&](const Node& node) {
-    return std::find(node.operands.begin(), node.operands.end(), id) != node.operands.end();
-  });
-}
-
 Window Selector::swap_last_axes(Window w) {
   const size_t r = w.sizes.size();
   std::swap(w.sizes[r - 1], w.sizes[r - 2]);
   std::swap(w.strides[r - 1], w.strides[r - 2]);
   return w;
-}
-
-Window Selector::with_batch(const Window& w, const Shape& batch) {
-  Shape shape = batch;
-  shape.insert(shape.end(), w.sizes.end() - 2, w.sizes.end());
-  return broadcast_window(w, shape);
 }
 
 void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operands,
@@ -106,6 +136,7 @@ void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operan
   emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
 }
 
+<<<<<<< HEAD
 void Selector::lengthen_rows(std::vector<Window>& inputs, std::vector<Window>& outputs) {
   const Window& x = inputs[0];
   std::vector<int64_t> order(x.sizes.size());
@@ -144,6 +175,8 @@ bool Selector::merge_batch(std::vector<Window>& inputs, std::vector<Window>& out
   return true;
 }
 
+=======
+>>>>>>> 2809167
 void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs,
                            std::vector<Window> outputs, std::unique_ptr<Region> epilogue) {
   KernelCall call;
@@ -232,17 +265,6 @@ Window Selector::channels_last(ValueId id, const std::string& origin) {
   return channels_last_copies_[id] = copy;
 }
 
-namespace {
-
-// Whether the row would have the copy engine read this convolution's windows.
-bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
-  const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row.name), problem);
-  const auto* way = variants.empty() ? nullptr : std::get_if<ConvWay>(&variants.front().way);
-  return way != nullptr && way->loads == ConvLoads::tma;
-}
-
-}  // namespace
-
 ValueId Selector::unsliced(ValueId id) const {
   const Node* producer = graph_.producer(id);
   return producer != nullptr && producer->op == Op::slice ? producer->operands[0] : id;
@@ -288,7 +310,7 @@ Window Selector::rounded_weights(ValueId id, const std::string& origin) {
   const TensorType& type = graph_.type(id);
   const bool at_load = is_weight(id);
   const Window extra =
-      at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + root_name(window(id).root))
+      at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + result_.name_of(window(id).root))
               : add_extra(ExtraValue::Kind::kTemp, type, "");
   const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
   Region region;

@@ -2,8 +2,11 @@
 #include "select/selector.h"
 
 namespace aicf {
+namespace {
 
-Graph Selector::without_kept_values(const Graph& body, size_t carried, std::vector<Dim>& next) {
+// The body without the outputs that only return what it carries; `next` gets a param per carried value
+// (plan/control_layout.h).
+Graph without_kept_values(const Graph& body, size_t carried, std::vector<Dim>& next) {
   Graph reduced(body.name());
   std::vector<ValueId> inputs;
   for (ValueId id : body.inputs()) inputs.push_back(reduced.add_input(body.value(id).name, body.type(id)));
@@ -18,6 +21,8 @@ Graph Selector::without_kept_values(const Graph& body, size_t carried, std::vect
   }
   return eliminate_dead_code(reduced);
 }
+
+}  // namespace
 
 void Selector::lower_control(const Node& node) {
   KernelCall call;

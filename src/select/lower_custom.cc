@@ -25,8 +25,7 @@ void Selector::lower_custom(const Node& node) {
 Window Selector::dense_operand(ValueId id, const std::string& origin, const std::string& reason) {
   const Window& from = window(id);
   if (is_row_major(from)) return from;
-  const TensorType type{from.dtype, from.sizes};
-  Window copy = row_major_window(add_extra(ExtraValue::Kind::kTemp, type, "").root, type);
+  const Window copy = add_extra(ExtraValue::Kind::kTemp, {from.dtype, from.sizes}, "");
   emit_copy(from, copy, origin, reason);
   return copy;
 }
@@ -37,8 +36,7 @@ void Selector::add_dense_call(KernelCall call, const Node& node, const std::stri
     if (id < graph_.value_count()) orders_[static_cast<size_t>(id)].clear();
     Window to = place(id);
     if (!is_row_major(to)) {
-      const Window temp =
-          row_major_window(add_extra(ExtraValue::Kind::kTemp, graph_.type(id), "").root, graph_.type(id));
+      const Window temp = add_extra(ExtraValue::Kind::kTemp, graph_.type(id), "");
       copies.emplace_back(temp, to);
       to = temp;
     }

@@ -9,6 +9,44 @@
 #include "select/layout.h"
 
 namespace aicf {
+namespace {
+
+// The axes that the region's reductions cover (all agree), or none.
+std::vector<int64_t> reduced_axes(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
+  return {};
+}
+
+Shape full_shape(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]);
+  return body.shape(body.outputs()[0]);
+}
+
+// Whether the region has one result of the full shape, and stores it when all its reductions are done: what
+// the reductions read is no longer wanted then.
+bool ends_with_result(const Graph& body) {
+  std::vector<int> depth(static_cast<size_t>(body.value_count()), 0);  // reductions before the value
+  int deepest = 0;
+  for (const Node& node : body.nodes()) {
+    const int own = op_info(node.op).has(kReduction) ? 1 : 0;
+    int before = own;
+    for (ValueId id : node.operands)
+      if (id != kNoValue) before = std::max(before, depth[static_cast<size_t>(id)] + own);
+    for (ValueId id : node.results) depth[static_cast<size_t>(id)] = before;
+    deepest = std::max(deepest, before);
+  }
+  const Shape full = full_shape(body);
+  int results = 0;
+  for (ValueId id : body.outputs()) {
+    if (!(body.shape(id) == full)) continue;
+    if (++results > 1 || depth[static_cast<size_t>(id)] < deepest) return false;
+  }
+  return results == 1;
+}
+
+}  // namespace
 
 void Selector::lower_single(const Node& node) {
   Region region;
@@ -35,18 +73,6 @@ void Selector::lower_fused(const Node& node) {
     AICF_CHECK(kind == "matmul" || kind == "conv", "a region of an unknown kind: " + kind);
     lower_fused_contraction(node);
   }
-}
-
-std::vector<int64_t> Selector::reduced_axes(const Graph& body) {
-  for (const Node& node : body.nodes())
-    if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
-  return {};
-}
-
-Shape Selector::full_shape(const Graph& body) {
-  for (const Node& node : body.nodes())
-    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]);
-  return body.shape(body.outputs()[0]);
 }
 
 void Selector::lower_region(Region region, const std::vector<ValueId>& operands,
@@ -109,36 +135,12 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   result_.calls.push_back(std::move(call));
 }
 
-// Whether the region has one result of the full shape, and stores it when all its reductions are done: what
-// the reductions read is no longer wanted then.
-bool Selector::ends_with_result(const Graph& body) {
-  std::vector<int> depth(static_cast<size_t>(body.value_count()), 0);  // reductions before the value
-  int deepest = 0;
-  for (const Node& node : body.nodes()) {
-    const int own = op_info(node.op).has(kReduction) ? 1 : 0;
-    int before = own;
-    for (ValueId id : node.operands)
-      if (id != kNoValue) before = std::max(before, depth[static_cast<size_t>(id)] + own);
-    for (ValueId id : node.results) depth[static_cast<size_t>(id)] = before;
-    deepest = std::max(deepest, before);
-  }
-  const Shape full = full_shape(body);
-  int results = 0;
-  for (ValueId id : body.outputs()) {
-    if (!(body.shape(id) == full)) continue;
-    if (++results > 1 || depth[static_cast<size_t>(id)] < deepest) return false;
-  }
-  return results == 1;
-}
-
-void Selector::set_elementwise(KernelCall& call, size_t first) const {
+void Selector::set_elementwise(KernelCall& call, size_t first) {
   for (size_t i = first; i < call.inputs.size(); ++i) call.elementwise.push_back(static_cast<int32_t>(i));
 }
 
 Ints Selector::walking_order(const Window& output) const {
-  const bool known = std::all_of(output.strides.begin(), output.strides.end(),
-                                 [](const Dim& stride) { return stride.is_constant(); });
-  if (known) {
+  if (are_constant(output.strides)) {
     Ints order(output.strides.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {

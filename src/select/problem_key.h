@@ -38,6 +38,7 @@ std::string to_string(const ProblemKey& key);
 // Inverse of to_string, from its six fields. False if a field is malformed.
 bool parse_key(const std::vector<std::string_view>& fields, ProblemKey& key);
 inline constexpr size_t kKeyFields = 6;
+std::vector<std::string_view> split(std::string_view text, char separator);
 
 // Sizes rounded up to three significant bits: problems that differ less are answered by one record.
 int64_t padded_size(int64_t size);

@@ -26,12 +26,7 @@ bool parse_time(std::string_view text, double& value) {
 }
 
 bool parse_record(std::string_view line, Record& record) {
-  std::vector<std::string_view> fields;
-  for (size_t start = 0; start <= line.size();) {
-    const size_t end = std::min(line.find(',', start), line.size());
-    fields.push_back(line.substr(start, end - start));
-    start = end + 1;
-  }
+  const std::vector<std::string_view> fields = split(line, ',');
   if (fields.size() < kFields) return false;
   // Of all fields only a choice holds commas: those of a library's knobs.
   const size_t us = fields.size() - 3;

@@ -23,8 +23,14 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
       orders_(stored_orders(graph, target)),
       parts_(concat_parts(graph)),
       targets_(update_targets(graph, target)) {
+  result_.graph = graph;
+  result_.ranges = options.ranges;
   result_.placement.resize(static_cast<size_t>(graph.value_count()));
   for (const Update& update : graph.updates()) updated_.insert(update.variable);
+  for (ValueId id = 0; id < graph.value_count(); ++id) {
+    const Role role = graph.value(id).role;
+    result_.constant.push_back(role == Role::kConstant || (role == Role::kParam && !is_updated(id)));
+  }
   for (ValueId id : graph.leaves()) place(id);
   for (const Node& node : graph.nodes())
     if (node.op == Op::conv || (node.op == Op::fused && node.attrs.get_str("kind") == "conv"))
@@ -37,9 +43,6 @@ CallGraph Selector::run() {
   place_outputs();
   write_updates();
   copy_joined_weights();
-  find_constants();
-  result_.graph = graph_;
-  result_.ranges = options_.ranges;
   result_.programs = generate_tile_programs(result_);
   return std::move(result_);
 }
@@ -179,11 +182,9 @@ UserError Selector::no_kernel(const Node& node) const {
       .with_remedy("list the ops a model needs with 'aicf support'");
 }
 
-Window Selector::add_extra(ExtraValue::Kind kind, TensorType type, std::string name) {
-  const auto id = static_cast<ValueId>(graph_.value_count() + static_cast<int>(result_.extra.size()));
-  Window window = row_major_window(id, type);
-  result_.extra.push_back({kind, std::move(type), std::move(name)});
-  return window;
+Window Selector::add_extra(ExtraValue::Kind kind, const TensorType& type, std::string name) {
+  const ValueId root = result_.add_extra({kind, type, std::move(name)});
+  return row_major_window(root, type);
 }
 
 void Selector::place_outputs() {

@@ -46,7 +46,7 @@ class Selector {
   // A new value's own storage, in the order decided for it, or that of the variable it updates, or its part
   // of a concat's.
   const Window& place(ValueId id);
-  Window add_extra(ExtraValue::Kind kind, TensorType type, std::string name);
+  Window add_extra(ExtraValue::Kind kind, const TensorType& type, std::string name);
   // Where a part, or what it is a view of, lies in the concat; none if strides cannot say it.
   std::optional<Window> window_in_concat(ValueId id, const ConcatPart& part);
   static Window part_window(Window whole, const ConcatPart& part, const Shape& shape);
@@ -57,7 +57,6 @@ class Selector {
   // Updates come after every read. A new value that is itself a variable to be overwritten is saved first.
   void write_updates();
   bool is_updated(ValueId root) const;
-  void find_constants();
 
   // --- select.cc: nodes
   void lower(const Node& node);
@@ -76,35 +75,28 @@ class Selector {
                     std::string origin, std::string reason);
   void add_tile_call(Region region, const std::vector<int64_t>& inner_axes, std::vector<Window> inputs,
                      std::vector<Window> outputs, std::string origin, std::string reason);
-  // The axes that the region's reductions cover (all agree), or none.
-  static std::vector<int64_t> reduced_axes(const Graph& body);
-  static Shape full_shape(const Graph& body);
   // A reduction's result without keepdims, seen with its reduced axes as axes of size 1.
   static Window row_window(Window window, size_t rank, const std::vector<int64_t>& axes);
-  static bool ends_with_result(const Graph& body);
   // All inputs from number `first` on are operands of the region.
-  void set_elementwise(KernelCall& call, size_t first) const;
+  static void set_elementwise(KernelCall& call, size_t first);
   // The axes of an output from outermost to innermost, or none if nothing but row-major is known.
   Ints walking_order(const Window& output) const;
 
   // --- lower_contraction.cc
   void lower_fused_contraction(const Node& node);
-  // Kernels hand over sums of half types in f32; the product means the rounded value.
-  static ValueId add_tile_input(Graph& epilogue, const TensorType& product);
-  static std::unique_ptr<Region> store_only(const TensorType& product);
-  // Whether an operand of the matmul is read by the epilogue too.
-  static bool reads_besides(const Graph& body, ValueId id);
   static Window swap_last_axes(Window w);
-  static Window with_batch(const Window& w, const Shape& batch);
   // `node` carries attributes, results and origin; `product` is the shape of the plain product.
   void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue,
                     const Shape& product, const std::vector<ValueId>& extras);
+<<<<<<< HEAD
   // With one y for all batches, batch and row axes form one long row axis where every window's strides allow
   // it.
   static bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs);
   // Where they do not: batch and row axes in the order in which x is stored, if they merge then, or if rows
   // are more. A sequence before its batch has a few rows for each of its steps.
   static void lengthen_rows(std::vector<Window>& inputs, std::vector<Window>& outputs);
+=======
+>>>>>>> 2809167
   void emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs, std::vector<Window> outputs,
                    std::unique_ptr<Region> epilogue);
   // `node` has the results and the origin, `operands` are values of this graph.
@@ -141,9 +133,6 @@ class Selector {
 
   // --- lower_control.cc
   void lower_control(const Node& node);
-  // The body without the outputs that only hand on what it carries; `next` gets a param per carried value
-  // (plan/control_layout.h).
-  static Graph without_kept_values(const Graph& body, size_t carried, std::vector<Dim>& next);
 
   // --- weights.cc
   // A constant or a param that nothing writes, what was made of such at load, or a view of one.
@@ -151,8 +140,6 @@ class Selector {
   // Such values, a folded batch norm's factors for one, are made when weights are loaded or change.
   bool depends_on_weights_only(const std::vector<ValueId>& operands,
                                const std::vector<ValueId>& results) const;
-  // Of a value of the graph or an extra one.
-  const std::string& root_name(ValueId root) const;
   const Window& place_at_load(ValueId id, const std::string& origin);
   // The last call becomes a step of init.
   void make_init();
@@ -166,10 +153,10 @@ class Selector {
   // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
   std::vector<Window> weights_of(ValueId id, const Window& y) const;
   bool packable(const std::vector<Window>& parts, const Window& w) const;
-  // The step of init that does what this call, without its result, would do, if there is one; and a new one's
-  // result.
-  const KernelCall* find_packing(const KernelCall& wanted) const;
-  const Window& add_packing(KernelCall call);
+  // A result of a step of init by this row; one such step serves all that want it. An order as
+  // ordered_window.
+  Window packed(RowCall row, std::vector<Window> from, const TensorType& type, const Ints& order,
+                const std::string& origin, const char* reason);
   const KernelRow* find_packed(Problem problem) const;
   Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);
   const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const;

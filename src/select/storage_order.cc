@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/region.h"
+#include "select/layout.h"
 
 namespace aicf {
 namespace {
@@ -223,8 +224,7 @@ bool wants_matrix_units(const Graph& graph, const Node& conv) {
 bool has_packed_form(const Graph& graph, const Node& conv) {
   const TensorType &x = graph.type(conv.operands[0]), &w = graph.type(conv.operands[1]);
   if (x.dtype != DType::f32 || w.dtype != DType::f32) return false;
-  if (!std::all_of(w.shape.begin(), w.shape.end(), [](const Dim& size) { return size.is_constant(); }))
-    return false;
+  if (!are_constant(w.shape)) return false;
   return *w.shape[0].constant() / conv.attrs.get_int("groups") >= kFewMaps;
 }
 

@@ -16,10 +16,10 @@ bool Selector::join_weights(const Node& node) {
   const TensorType& type = graph_.type(node.results[0]);
   const bool fixed =
       std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId id) { return is_weight(id); }) &&
-      std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& size) { return size.is_constant(); });
+      are_constant(type.shape);
   if (!fixed) return false;
   const Window whole =
-      add_extra(ExtraValue::Kind::kPacked, type, "joined " + root_name(window(node.operands[0]).root));
+      add_extra(ExtraValue::Kind::kPacked, type, "joined " + result_.name_of(window(node.operands[0]).root));
   JoinedWeights joined{whole, static_cast<size_t>(node.attrs.get_int("axis")), {}, origin_of(node)};
   for (ValueId id : node.operands) joined.parts.push_back(window(id));
   joined_.emplace(whole.root, std::move(joined));
@@ -53,9 +53,7 @@ void Selector::copy_joined_weights() {
 bool Selector::depends_on_weights_only(const std::vector<ValueId>& operands,
                                        const std::vector<ValueId>& results) const {
   const auto fixed = [&](ValueId id) {
-    const Shape& shape = graph_.shape(id);
-    return targets_[static_cast<size_t>(id)] == kNoValue &&
-           std::all_of(shape.begin(), shape.end(), [](const Dim& size) { return size.is_constant(); });
+    return targets_[static_cast<size_t>(id)] == kNoValue && are_constant(graph_.shape(id));
   };
   return !operands.empty() &&
          std::all_of(operands.begin(), operands.end(), [&](ValueId id) { return is_weight(id); }) &&
@@ -83,21 +81,6 @@ void Selector::make_init() {
   result_.calls.pop_back();
 }
 
-const KernelCall* Selector::find_packing(const KernelCall& wanted) const {
-  const auto [first, last] = packings_.equal_range(wanted.inputs[0].root);
-  const auto at = std::find_if(first, last, [&](const auto& known) {
-    const KernelCall& done = result_.init_calls[known.second];
-    return done.inputs == wanted.inputs && done.what == wanted.what;
-  });
-  return at == last ? nullptr : &result_.init_calls[at->second];
-}
-
-const Window& Selector::add_packing(KernelCall call) {
-  packings_.emplace(call.inputs[0].root, result_.init_calls.size());
-  result_.init_calls.push_back(std::move(call));
-  return result_.init_calls.back().outputs[0];
-}
-
 const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem problem) const {
   if (!is_weight(w) || !has_packed_form(conv.graph, conv.node)) return nullptr;
   problem.family = "conv_packed";
@@ -108,42 +91,11 @@ const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem
 
 bool Selector::reads_weights_last(ValueId w) const {
   const TensorType& type = graph_.type(w);
-  if (!is_weight(w)) return false;
-  const bool known =
-      std::all_of(type.shape.begin(), type.shape.end(), [](const Dim& d) { return d.is_constant(); });
-  if (!known || !divide_exactly(type.shape[1], Dim(16 / dtype_bytes(type.dtype)))) return false;
+  if (!is_weight(w) || !are_constant(type.shape) ||
+      !divide_exactly(type.shape[1], Dim(16 / dtype_bytes(type.dtype))))
+    return false;
   return !(window(w).strides[1] == Dim(1)) ||
          std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
-}
-
-Window Selector::weights_last(ValueId id, const std::string& origin) {
-  const Window& w = window(id);
-  KernelCall call;
-  call.what = RowCall{.row = "conv_w_channels_last"};
-  call.inputs = {w};
-  if (const KernelCall* done = find_packing(call)) return done->outputs[0];
-  const TensorType type{w.dtype, w.sizes};
-  const Window extra = add_extra(ExtraValue::Kind::kPacked, type, "packed " + root_name(w.root));
-  call.outputs = {ordered_window(extra.root, type, channels_last_order(w.sizes.size()))};
-  call.origins = {origin};
-  call.reason = "weights channels-last at load";
-  return add_packing(std::move(call));
-}
-
-Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
-  const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
-  KernelCall call;
-  call.what = RowCall{.row = "pack_conv_w_f32", .params = {Dim(groups)}};
-  call.inputs = {w};
-  if (const KernelCall* done = find_packing(call)) return done->outputs[0];
-  int64_t k = 1;
-  for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
-  call.outputs = {add_extra(ExtraValue::Kind::kPacked,
-                            {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}},
-                            "packed " + root_name(w.root))};
-  call.origins = {origin};
-  call.reason = "weights packed at load";
-  return add_packing(std::move(call));
 }
 
 bool Selector::is_weight(ValueId id) const {
@@ -182,31 +134,45 @@ const KernelRow* Selector::find_packed(Problem problem) const {
   return rows.empty() ? nullptr : rows[0];
 }
 
-Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
+Window Selector::packed(RowCall row, std::vector<Window> from, const TensorType& type, const Ints& order,
+                        const std::string& origin, const char* reason) {
+  const ValueId root = from[0].root;
   KernelCall call;
-  call.what = RowCall{.row = "pack_matmul_y_f32"};
-  call.inputs = parts;
-  if (const KernelCall* done = find_packing(call)) return done->outputs[0];
-  const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
-  call.outputs = {
-      add_extra(ExtraValue::Kind::kPacked, {DType::u8, {Dim(bytes)}}, "packed " + root_name(parts[0].root))};
-  call.origins = {origin_of(node)};
-  call.reason = "weights packed at load";
-  return add_packing(std::move(call));
-}
-
-const std::string& Selector::root_name(ValueId root) const {
-  return root < graph_.value_count() ? graph_.value(root).name
-                                     : result_.extra[static_cast<size_t>(root - graph_.value_count())].name;
-}
-
-void Selector::find_constants() {
-  for (ValueId id = 0; id < graph_.value_count(); ++id) {
-    const Role role = graph_.value(id).role;
-    result_.constant.push_back(role == Role::kConstant || (role == Role::kParam && !is_updated(id)));
+  call.inputs = std::move(from);
+  call.what = std::move(row);
+  const auto [first, last] = packings_.equal_range(root);
+  for (auto known = first; known != last; ++known) {
+    const KernelCall& done = result_.init_calls[known->second];
+    if (done.inputs == call.inputs && done.what == call.what) return done.outputs[0];
   }
-  for (const ExtraValue& extra : result_.extra)
-    result_.constant.push_back(extra.kind == ExtraValue::Kind::kPacked);
+  const Window result = add_extra(ExtraValue::Kind::kPacked, type, "packed " + result_.name_of(root));
+  call.outputs = {ordered_window(result.root, type, order)};
+  call.origins = {origin};
+  call.reason = reason;
+  packings_.emplace(root, result_.init_calls.size());
+  result_.init_calls.push_back(std::move(call));
+  return result_.init_calls.back().outputs[0];
+}
+
+Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
+  const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
+  return packed({.row = "pack_matmul_y_f32"}, parts, {DType::u8, {Dim(bytes)}}, {}, origin_of(node),
+                "weights packed at load");
+}
+
+Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string& origin) {
+  const int64_t groups = conv.node.attrs.get_int("groups"), maps = *w.sizes[0].constant();
+  int64_t k = 1;
+  for (size_t i = 1; i < w.sizes.size(); ++i) k = checked_mul(k, *w.sizes[i].constant());
+  return packed({.row = "pack_conv_w_f32", .params = {Dim(groups)}}, {w},
+                {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}}, {}, origin,
+                "weights packed at load");
+}
+
+Window Selector::weights_last(ValueId id, const std::string& origin) {
+  const Window& w = window(id);
+  return packed({.row = "conv_w_channels_last"}, {w}, {w.dtype, w.sizes}, channels_last_order(w.sizes.size()),
+                origin, "weights channels-last at load");
 }
 
 }  // namespace aicf
