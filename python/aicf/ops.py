@@ -1318,14 +1318,12 @@ def attention(
     causal: bool = False,
     softcap: float = 0.0,
     window: int = 0,
-    tf32: bool = False,
 ) -> SymTensor:
     """softmax(scale q k^T + mask) v with q [B, Hq, Tq, D], k [B, Hk, Tk, D], v [B, Hk, Tk, Dv], Hq a
-    multiple of Hk; mask broadcasts to [B, Hq, Tq, Tk]: added if T, or f32 where T is a half, kept where
-    true if bool; causal keeps key j <= query i + Tk - Tq; window w > 0 keeps key j only if |i + Tk - Tq -
-    j| < w: with causal the last w keys up to the query's own; softcap c > 0 turns a score s into c tanh(s
-    / c) before the mask; a fully masked row gives 0; tf32, of f32 only: of round_tf32 of q, k, v and of
-    e^score, which is divided by its sum thereafter.
+    multiple of Hk; mask broadcasts to [B, Hq, Tq, Tk]: added if T, kept where true if bool; causal keeps
+    key j <= query i + Tk - Tq; window w > 0 keeps key j only if |i + Tk - Tq - j| < w: with causal the
+    last w keys up to the query's own; softcap c > 0 turns a score s into c tanh(s / c) before the mask; a
+    fully masked row gives 0.
 
     Dtypes: q: T, k: T, v: T, mask: any (optional) → T; T: float.
     Shape: rule attention.
@@ -1338,7 +1336,6 @@ def attention(
             "causal": causal,
             "softcap": softcap,
             "window": window,
-            "tf32": tf32,
         },
     )[0]
 
@@ -1353,7 +1350,6 @@ def attention_lse(
     causal: bool = False,
     softcap: float = 0.0,
     window: int = 0,
-    tf32: bool = False,
 ) -> tuple[SymTensor, SymTensor]:
     """attention over the same operands and attributes, and of each row the logarithm of its sum of e^score
     [B, Hq, Tq], the scores being those that its softmax takes; -inf for a fully masked row.
@@ -1369,7 +1365,6 @@ def attention_lse(
             "causal": causal,
             "softcap": softcap,
             "window": window,
-            "tf32": tf32,
         },
     )
 
@@ -1386,10 +1381,9 @@ def attention_backward(
     causal: bool = False,
     softcap: float = 0.0,
     window: int = 0,
-    tf32: bool = False,
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
     """the gradients of q, k and v from dout, that of the result out of attention over the same operands and
-    attributes; tf32: its five products take round_tf32 of their operands.
+    attributes.
 
     Dtypes: q: T, k: T, v: T, out: T, dout: T, mask: any (optional) → T, T, T; T: float.
     Shape: rule attention_backward.
@@ -1402,7 +1396,6 @@ def attention_backward(
             "causal": causal,
             "softcap": softcap,
             "window": window,
-            "tf32": tf32,
         },
     )
 

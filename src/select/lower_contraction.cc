@@ -66,6 +66,30 @@ bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
   return way != nullptr && way->loads == ConvLoads::tma;
 }
 
+// Batch and row axes in the order in which x is stored, if they merge then, or if rows are more. A sequence
+// before its batch has a few rows for each of its steps.
+void lengthen_rows(std::vector<Window>& inputs, std::vector<Window>& outputs) {
+  const Window& x = inputs[0];
+  std::vector<int64_t> order(x.sizes.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto stride = [&](int64_t axis) { return x.strides[static_cast<size_t>(axis)].constant(); };
+  const auto columns = order.end() - 1;
+  if (!std::all_of(order.begin(), columns, [&](int64_t axis) { return stride(axis).has_value(); })) return;
+  std::stable_sort(order.begin(), columns, [&](int64_t a, int64_t b) { return *stride(a) > *stride(b); });
+  const auto turned = [&](const std::vector<Window>& windows) {
+    std::vector<Window> list;
+    for (const Window& w : windows)
+      list.push_back(w.sizes.size() == order.size() ? transpose_window(w, order) : w);
+    return list;
+  };
+  std::vector<Window> turned_inputs = turned(inputs), turned_outputs = turned(outputs);
+  turned_inputs[1] = inputs[1];
+  const auto rows = [](const Window& w) { return w.sizes.end()[-2].constant().value_or(0); };
+  if (!merge_batch(turned_inputs, turned_outputs) && rows(turned_inputs[0]) <= rows(x)) return;
+  inputs = std::move(turned_inputs);
+  outputs = std::move(turned_outputs);
+}
+
 }  // namespace
 
 void Selector::lower_fused_contraction(const Node& node) {
@@ -136,47 +160,6 @@ void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operan
   emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
 }
 
-<<<<<<< HEAD
-void Selector::lengthen_rows(std::vector<Window>& inputs, std::vector<Window>& outputs) {
-  const Window& x = inputs[0];
-  std::vector<int64_t> order(x.sizes.size());
-  std::iota(order.begin(), order.end(), int64_t{0});
-  const auto stride = [&](int64_t axis) { return x.strides[static_cast<size_t>(axis)].constant(); };
-  const auto columns = order.end() - 1;
-  if (!std::all_of(order.begin(), columns, [&](int64_t axis) { return stride(axis).has_value(); })) return;
-  std::stable_sort(order.begin(), columns, [&](int64_t a, int64_t b) { return *stride(a) > *stride(b); });
-  const auto turned = [&](const std::vector<Window>& windows) {
-    std::vector<Window> list;
-    for (const Window& w : windows)
-      list.push_back(w.sizes.size() == order.size() ? transpose_window(w, order) : w);
-    return list;
-  };
-  std::vector<Window> turned_inputs = turned(inputs), turned_outputs = turned(outputs);
-  turned_inputs[1] = inputs[1];
-  const auto rows = [](const Window& w) { return w.sizes.end()[-2].constant().value_or(0); };
-  if (!merge_batch(turned_inputs, turned_outputs) && rows(turned_inputs[0]) <= rows(x)) return;
-  inputs = std::move(turned_inputs);
-  outputs = std::move(turned_outputs);
-}
-
-bool Selector::merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
-  std::vector<Window> merged_inputs = inputs, merged_outputs = outputs;
-  const auto merge = [](Window& w) {
-    auto merged = merge_axes(w, 0, w.sizes.size() - 1);
-    if (merged) w = *merged;
-    return merged.has_value();
-  };
-  for (size_t i = 0; i < inputs.size(); ++i)
-    if (i != 1 && !merge(merged_inputs[i])) return false;
-  for (Window& w : merged_outputs)
-    if (!merge(w)) return false;
-  inputs = std::move(merged_inputs);
-  outputs = std::move(merged_outputs);
-  return true;
-}
-
-=======
->>>>>>> 2809167
 void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs,
                            std::vector<Window> outputs, std::unique_ptr<Region> epilogue) {
   KernelCall call;

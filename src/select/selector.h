@@ -88,15 +88,6 @@ class Selector {
   // `node` carries attributes, results and origin; `product` is the shape of the plain product.
   void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue,
                     const Shape& product, const std::vector<ValueId>& extras);
-<<<<<<< HEAD
-  // With one y for all batches, batch and row axes form one long row axis where every window's strides allow
-  // it.
-  static bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs);
-  // Where they do not: batch and row axes in the order in which x is stored, if they merge then, or if rows
-  // are more. A sequence before its batch has a few rows for each of its steps.
-  static void lengthen_rows(std::vector<Window>& inputs, std::vector<Window>& outputs);
-=======
->>>>>>> 2809167
   void emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs, std::vector<Window> outputs,
                    std::unique_ptr<Region> epilogue);
   // `node` has the results and the origin, `operands` are values of this graph.
