@@ -93,6 +93,8 @@ __all__ = [
     "pad",
     "pow",
     "random_bits",
+    "recurrent",
+    "recurrent_backward",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -902,9 +904,10 @@ def conv(
     pads: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
+    tf32: bool = False,
 ) -> SymTensor:
     """N-d convolution (cross-correlation): x [N, C, spatial...], w [M, C/groups, kernel...], bias [M]; pads
-    = lows then highs.
+    = lows then highs; tf32: as in matmul, of x and w.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule conv.
@@ -917,6 +920,7 @@ def conv(
             "pads": pads,
             "dilations": dilations,
             "groups": groups,
+            "tf32": tf32,
         },
     )[0]
 
@@ -931,8 +935,9 @@ def conv_transpose(
     dilations: Sequence[int],
     output_padding: Sequence[int],
     groups: int = 1,
+    tf32: bool = False,
 ) -> SymTensor:
-    """adjoint of conv: x [N, C, spatial...], w [C, M/groups, kernel...].
+    """adjoint of conv: x [N, C, spatial...], w [C, M/groups, kernel...]; tf32: as in matmul, of x and w.
 
     Dtypes: x: T, w: T, bias: T (optional) → T; T: float.
     Shape: rule conv_transpose.
@@ -946,6 +951,7 @@ def conv_transpose(
             "dilations": dilations,
             "output_padding": output_padding,
             "groups": groups,
+            "tf32": tf32,
         },
     )[0]
 
@@ -1318,12 +1324,14 @@ def attention(
     causal: bool = False,
     softcap: float = 0.0,
     window: int = 0,
+    tf32: bool = False,
 ) -> SymTensor:
     """softmax(scale q k^T + mask) v with q [B, Hq, Tq, D], k [B, Hk, Tk, D], v [B, Hk, Tk, Dv], Hq a
-    multiple of Hk; mask broadcasts to [B, Hq, Tq, Tk]: added if T, kept where true if bool; causal keeps
-    key j <= query i + Tk - Tq; window w > 0 keeps key j only if |i + Tk - Tq - j| < w: with causal the
-    last w keys up to the query's own; softcap c > 0 turns a score s into c tanh(s / c) before the mask; a
-    fully masked row gives 0.
+    multiple of Hk; mask broadcasts to [B, Hq, Tq, Tk]: added if T, or f32 where T is a half, kept where
+    true if bool; causal keeps key j <= query i + Tk - Tq; window w > 0 keeps key j only if |i + Tk - Tq -
+    j| < w: with causal the last w keys up to the query's own; softcap c > 0 turns a score s into c tanh(s
+    / c) before the mask; a fully masked row gives 0; tf32, of f32 only: of round_tf32 of q, k, v and of
+    e^score, which is divided by its sum thereafter.
 
     Dtypes: q: T, k: T, v: T, mask: any (optional) → T; T: float.
     Shape: rule attention.
@@ -1336,6 +1344,7 @@ def attention(
             "causal": causal,
             "softcap": softcap,
             "window": window,
+            "tf32": tf32,
         },
     )[0]
 
@@ -1350,6 +1359,7 @@ def attention_lse(
     causal: bool = False,
     softcap: float = 0.0,
     window: int = 0,
+    tf32: bool = False,
 ) -> tuple[SymTensor, SymTensor]:
     """attention over the same operands and attributes, and of each row the logarithm of its sum of e^score
     [B, Hq, Tq], the scores being those that its softmax takes; -inf for a fully masked row.
@@ -1365,6 +1375,7 @@ def attention_lse(
             "causal": causal,
             "softcap": softcap,
             "window": window,
+            "tf32": tf32,
         },
     )
 
@@ -1381,9 +1392,10 @@ def attention_backward(
     causal: bool = False,
     softcap: float = 0.0,
     window: int = 0,
+    tf32: bool = False,
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
     """the gradients of q, k and v from dout, that of the result out of attention over the same operands and
-    attributes.
+    attributes; tf32: its five products take round_tf32 of their operands.
 
     Dtypes: q: T, k: T, v: T, out: T, dout: T, mask: any (optional) → T, T, T; T: float.
     Shape: rule attention_backward.
@@ -1396,6 +1408,7 @@ def attention_backward(
             "causal": causal,
             "softcap": softcap,
             "window": window,
+            "tf32": tf32,
         },
     )
 
@@ -1409,10 +1422,11 @@ def conv_weight_gradient(
     pads: Sequence[int],
     dilations: Sequence[int],
     groups: int = 1,
+    tf32: bool = False,
 ) -> SymTensor:
     """the gradient of conv's w [M, C/groups, kernel...] from its x [N, C, spatial...] and the gradient dy
     [N, M, positions...] of its result over the same attributes; positions that dy lacks at the end of an
-    axis count as 0.
+    axis count as 0; tf32: as in matmul, of x and dy.
 
     Dtypes: x: T, dy: T → T; T: float.
     Shape: rule conv_weight_gradient.
@@ -1426,8 +1440,62 @@ def conv_weight_gradient(
             "pads": pads,
             "dilations": dilations,
             "groups": groups,
+            "tf32": tf32,
         },
     )[0]
+
+
+def recurrent(
+    x: TensorLike,
+    h: TensorLike,
+    w: TensorLike,
+    bias: TensorLike | None = None,
+    c: TensorLike | None = None,
+    *,
+    cell: str,
+    direction: str = "forward",
+    keep: bool = False,
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """a recurrent layer over its inputs' part of the gates x [T, B, D G H]; D 1, or 2 if direction (forward,
+    reverse) is bidirectional; w [D, G H, H], bias [D, G H] and the state h, c [D, B, H] before the first
+    step; gates of cell lstm: i, f, g, o, with c; gru: r, z, n, n = tanh(x + r (w h + bias)); rnn_tanh,
+    rnn_relu: one. Gives h of all steps [T, B, D H], c of lstm's, and with keep what recurrent_backward
+    reads again: lstm i, f, g, o, gru r, z, n, w h + bias of n [T, B, D 4 H]; else [T, B, 0].
+
+    Dtypes: x: T, h: T, w: T, bias: T (optional), c: T (optional) → T, T, T; T: float.
+    Shape: rule recurrent.
+    """
+    return apply("recurrent", [x, h, w, bias, c], {"cell": cell, "direction": direction, "keep": keep})
+
+
+def recurrent_backward(
+    w: TensorLike,
+    h: TensorLike,
+    y: TensorLike,
+    cells: TensorLike,
+    gates: TensorLike,
+    dy: TensorLike,
+    c: TensorLike | None = None,
+    dcells: TensorLike | None = None,
+    *,
+    cell: str,
+    direction: str = "forward",
+) -> tuple[SymTensor, SymTensor, SymTensor]:
+    """the gradients of x, h and c ([D, B, 0] without) of recurrent with keep, over its w, h and c, its
+    results y, cells and gates, and the gradients of y and cells.
+
+    Dtypes: w: T, h: T, y: T, cells: T, gates: T, dy: T, c: T (optional), dcells: T (optional) → T, T, T;
+    T: float.
+    Shape: rule recurrent_backward.
+    """
+    return apply(
+        "recurrent_backward",
+        [w, h, y, cells, gates, dy, c, dcells],
+        {
+            "cell": cell,
+            "direction": direction,
+        },
+    )
 
 
 def rope(x: TensorLike, cos: TensorLike, sin: TensorLike, *, interleaved: bool = False) -> SymTensor:
