@@ -15,7 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "python/bindings", "tools")
-APART = re.compile(r"_(test|bench|isa)\.cc$|/testing/")
+# Compiled alone. A test and a source are never compiled together.
+APART = re.compile(r"^src/compile/.*_test\.cc$|_(bench|isa)\.cc$|/testing/")
 
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
@@ -118,7 +119,7 @@ def main() -> int:
     for name in sorted(set(listed)):
         path = ROOT / name
         if path.exists() and not APART.search(name):
-            folder = str(Path(name).parent)
+            folder = str(Path(name).parent) + (" (tests)" if name.endswith("_test.cc") else "")
             for local in local_names(path):
                 owners[folder, local].append(Path(name).name)
             for space in OPENED.findall(path.read_text(encoding="utf-8")):

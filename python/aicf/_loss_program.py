@@ -85,7 +85,7 @@ def _torch_program(
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
-    """Specs by name; with a target, which stands last, it is called "target" unless it has a name; as in name_specs."""
+    """Specs by name; with a target, which stands last, it is called "target" unless it has a name, once."""
     if not has_target:
         return name_specs(model, inputs)
     if isinstance(inputs, Mapping):

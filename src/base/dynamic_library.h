@@ -11,8 +11,8 @@ class DynamicLibrary {
  public:
   // Tries every name in each of cuda_library_folders(), then where the system's loader looks.
   // EnvironmentError device_missing with `remedy` if there is none, and a list of where was looked;
-  // library_unusable with the loader's words if one is there that cannot be loaded; out_of_memory before it is
-  // tried where there is no room for it.
+  // library_unusable with the loader's words if one is there that cannot be loaded; out_of_memory before it
+  // is tried where there is no room for it.
   static DynamicLibrary open(const std::vector<std::string>& names, const std::string& remedy);
 
   // Opens every library of the same folder whose name begins so, for a library that will ask the loader for

@@ -18,8 +18,8 @@
 namespace aicf::testing {
 namespace {
 
-constexpr int64_t kSymbolSize = 5;       // of symbols
-constexpr int kMovesPerList = 24;  // of random ones
+constexpr int64_t kSymbolSize = 5;  // of symbols
+constexpr int kMovesPerList = 24;   // of random ones
 constexpr double kLeastAllowed = 0.98;
 
 RandomSeeds seeds() {
@@ -69,7 +69,8 @@ std::string wrong_move(uint64_t seed, const Rule& rule, Grain grain, Count& coun
     CallGraph& calls = program.graphs[g];
     const size_t size = calls.calls.size();
     if (size < 2) continue;
-    const SymbolicRun exact(program, g, Grain::kElements, kSymbolSize), coarse(program, g, grain, kSymbolSize);
+    const SymbolicRun exact(program, g, Grain::kElements, kSymbolSize),
+        coarse(program, g, grain, kSymbolSize);
     const std::vector<size_t> before = order_after({0, 0}, size);
     const auto exact_seen = exact.run(before), coarse_seen = coarse.run(before);
     for (int i = 0; i < kMovesPerList; ++i) {

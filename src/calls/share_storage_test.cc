@@ -9,7 +9,7 @@ namespace aicf {
 namespace {
 
 // The calls of an entry over `size` squared elements for a GPU; %0 and %1 are its first two values.
-CallGraph selected(const std::string& nodes, const std::string& size, const char* target = "sm_90") {
+CallGraph stored_together(const std::string& nodes, const std::string& size, const char* target = "sm_90") {
   const std::string type = "f32[" + size + ", " + size + "]";
   std::string text = "program {\n  entry main(%x: T, %w: T) {\n" + nodes + "  }\n}\n";
   for (size_t at = text.find('T'); at != std::string::npos; at = text.find('T', at + type.size()))
@@ -29,7 +29,7 @@ const char* const kChain = R"(    %0 = exp(%x) : T
 )";
 
 TEST(ShareStorage, LargeResultsReplaceOperandsThatNothingElseReads) {
-  const CallGraph calls = selected(kChain, "16384");
+  const CallGraph calls = stored_together(kChain, "16384");
   ASSERT_EQ(calls.calls.size(), 3u);
   const ValueId output = calls.output_roots.at(0);
   for (const KernelCall& call : calls.calls) {
@@ -41,19 +41,19 @@ TEST(ShareStorage, LargeResultsReplaceOperandsThatNothingElseReads) {
 }
 
 TEST(ShareStorage, SmallOnesAndThoseOfTheCpuDoNot) {
-  const CallGraph small = selected(kChain, "1024");
+  const CallGraph small = stored_together(kChain, "1024");
   EXPECT_NE(root_of(small.calls[1].outputs[0]), root_of(small.calls[1].inputs[0]));
-  const CallGraph cpu = selected(kChain, "16384", "cpu");
+  const CallGraph cpu = stored_together(kChain, "16384", "cpu");
   EXPECT_NE(root_of(cpu.calls[1].outputs[0]), root_of(cpu.calls[1].inputs[0]));
 }
 
 TEST(ShareStorage, WhatIsReadAgainStays) {
-  const CallGraph calls = selected(R"(    %0 = exp(%x) : T
+  const CallGraph calls = stored_together(R"(    %0 = exp(%x) : T
     %1 = tanh(%0) : T
     %2 = mul(%1, %0) : T
     return "y" = %2
 )",
-                                   "16384");
+                                          "16384");
   EXPECT_NE(root_of(calls.calls[1].outputs[0]), root_of(calls.calls[1].inputs[0]));
   EXPECT_EQ(root_of(calls.calls[2].outputs[0]), root_of(calls.calls[2].inputs[0]));
 }
@@ -61,15 +61,16 @@ TEST(ShareStorage, WhatIsReadAgainStays) {
 // Rows over their sums are stored when the sums are known; what stands between, while x is still read.
 TEST(ShareStorage, RowsReplaceWhatTheirLastSumHasRead) {
   const auto shares = [](const std::string& names, const std::string& results, const std::string& types) {
-    const CallGraph calls = selected("    %0 = exp(%x) : T\n    " + names + R"( = fused(%0) {kind = "tile"}
+    const CallGraph calls =
+        stored_together("    %0 = exp(%x) : T\n    " + names + R"( = fused(%0) {kind = "tile"}
       body(%0: T as "x0") {
         %1 = reduce_max(%0) {axes = [1], keepdims = true} : f32[16384, 1]
         %2 = sub(%0, %1) : T
         %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f32[16384, 1]
         %4 = div(%0, %3) : T
         return )" + results +
-                                         "\n      } : " + types + "\n    return \"y\" = %1\n",
-                                     "16384");
+                            "\n      } : " + types + "\n    return \"y\" = %1\n",
+                        "16384");
     return root_of(calls.calls[1].outputs[0]) == root_of(calls.calls[1].inputs[0]);
   };
   EXPECT_TRUE(shares("%1", "%4", "T"));

@@ -68,8 +68,10 @@ TEST(Nvrtc, memory_that_runs_out_is_no_fault_of_the_text) {
 
 TEST(Nvrtc, an_error_in_a_process_of_its_own_arrives) {
   AICF_NEEDS_NVRTC();
-  EXPECT_THROW(compile_cuda(std::vector<std::string>{kEmptyKernel, kEmptyKernel + "int broken(", kEmptyKernel}, "sm_80"),
-               InternalError);
+  EXPECT_THROW(
+      compile_cuda(std::vector<std::string>{kEmptyKernel, kEmptyKernel + "int broken(", kEmptyKernel},
+                   "sm_80"),
+      InternalError);
 }
 
 TEST(Nvrtc, compiles_in_parallel_in_order) {

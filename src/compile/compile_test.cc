@@ -159,7 +159,8 @@ TEST(Compile, EpiloguesOfHalfProductsSeeRoundedValues) {
                                               {"s", random_array(dtype, {7}, 3)}};
     CompileOptions plain;
     plain.opt_level = 0;
-    EXPECT_EQ(loaded_on_cpu(compile(program)).run("", inputs), loaded_on_cpu(compile(program, plain)).run("", inputs))
+    EXPECT_EQ(loaded_on_cpu(compile(program)).run("", inputs),
+              loaded_on_cpu(compile(program, plain)).run("", inputs))
         << dtype_name(dtype);
   }
 }
@@ -217,7 +218,8 @@ TEST(Compile, MergedContractionsHaveTheBitsOfSeparateOnes) {
       for (const bool bias : {false, true})
         for (const DType dtype : {DType::f32, DType::bf16}) {
           const Program program = projections(widths, transposed, bias, dtype);
-          Executable merged = loaded_on_cpu(compile(program)), separate = loaded_on_cpu(compile(program, plain));
+          Executable merged = loaded_on_cpu(compile(program)),
+                     separate = loaded_on_cpu(compile(program, plain));
           size_t products = 0;
           for (const Step& step : merged.model().plan().entries[0].steps)
             products += step.kernel.find("matmul") == 0 ? 1 : 0;

@@ -1,10 +1,10 @@
 // What a program computes in.
 // f32: as the model states it; in training, half params have f32 master copies and moments.
 // tf32: as f32, but matmul, linear, attention and convolutions of f32, which are not depthwise, multiply
-// operands rounded to 10 bits after the leading one. bf16-mixed, f16-mixed: f32 contractions take operands of that
-// type and accumulate in f32; params, sums, norms, losses and everything else stay f32. bf16-pure (training
-// only): params and their moments are of the params' own type and have no master copy; every op computes in
-// f32 inside and rounds its result.
+// operands rounded to 10 bits after the leading one. bf16-mixed, f16-mixed: f32 contractions take operands of
+// that type and accumulate in f32; params, sums, norms, losses and everything else stay f32. bf16-pure
+// (training only): params and their moments are of the params' own type and have no master copy; every op
+// computes in f32 inside and rounds its result.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 namespace aicf {
 namespace {
 
-TensorArg dense(DType dtype, const std::vector<int64_t>& sizes) {
+TensorArg row_major(DType dtype, const std::vector<int64_t>& sizes) {
   TensorArg arg;
   arg.dtype = dtype;
   arg.rank = static_cast<int>(sizes.size());
@@ -22,8 +22,8 @@ TensorArg dense(DType dtype, const std::vector<int64_t>& sizes) {
 }
 
 TEST(Work, PackedWeightsCountAsWhatTheyWerePackedFrom) {
-  const TensorArg x = dense(DType::f32, {2, 12, 9, 9}), out = dense(DType::f32, {2, 40, 9, 9});
-  const TensorArg weights = dense(DType::f32, {40, 6, 3, 3}), packed = dense(DType::u8, {1 << 16});
+  const TensorArg x = row_major(DType::f32, {2, 12, 9, 9}), out = row_major(DType::f32, {2, 40, 9, 9});
+  const TensorArg weights = row_major(DType::f32, {40, 6, 3, 3}), packed = row_major(DType::u8, {1 << 16});
   std::vector<int64_t> params = {2, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1};
   const double flops = work_of(facts_of("conv_f32").work, {x, weights}, {out}, params).flops;
   EXPECT_EQ(flops, 2.0 * 2 * 40 * 25 * 25 * 6);  // 3 · 9 - 2 positions of an axis are inside
@@ -32,9 +32,9 @@ TEST(Work, PackedWeightsCountAsWhatTheyWerePackedFrom) {
 }
 
 TEST(Work, BroadcastOperandsAreReadOnce) {
-  TensorArg row = dense(DType::f32, {8, 16});
+  TensorArg row = row_major(DType::f32, {8, 16});
   row.strides[0] = 0;
-  const TensorArg out = dense(DType::f32, {8, 16});
+  const TensorArg out = row_major(DType::f32, {8, 16});
   EXPECT_EQ(work_of(facts_of("tile").work, {row}, {out}, {}).bytes, 4.0 * (16 + 8 * 16));
 }
 
@@ -72,10 +72,10 @@ TEST(Work, AttentionCountsThePairsThatItsRulesKeep) {
     for (int64_t i = 0; i < c.queries; ++i)
       for (int64_t j = 0; j < c.keys; ++j)
         if (sees(c, i, j)) pairs += 1, keys.insert(j);
-    const TensorArg q = dense(DType::f16, {kBatch, kHeads, c.queries, kDepth}),
-                    k = dense(DType::f16, {kBatch, kKeyHeads, c.keys, kDepth}),
-                    v = dense(DType::f16, {kBatch, kKeyHeads, c.keys, kValueDepth}),
-                    out = dense(DType::f16, {kBatch, kHeads, c.queries, kValueDepth});
+    const TensorArg q = row_major(DType::f16, {kBatch, kHeads, c.queries, kDepth}),
+                    k = row_major(DType::f16, {kBatch, kKeyHeads, c.keys, kDepth}),
+                    v = row_major(DType::f16, {kBatch, kKeyHeads, c.keys, kValueDepth}),
+                    out = row_major(DType::f16, {kBatch, kHeads, c.queries, kValueDepth});
     const Work work = work_of(facts_of("attention_mma").work, {q, k, v}, {out}, c.params);
     EXPECT_EQ(work.flops, 2.0 * kBatch * kHeads * pairs * (kDepth + kValueDepth)) << c.name;
     const auto used = static_cast<double>(keys.size());
@@ -89,8 +89,8 @@ TEST(Work, AttentionCountsThePairsThatItsRulesKeep) {
 }
 
 TEST(Work, RecurrentLayersMultiplyAtEveryStep) {
-  const TensorArg x = dense(DType::f32, {7, 3, 2 * 4 * 5}), h = dense(DType::f32, {2, 3, 5}),
-                  w = dense(DType::f32, {2, 4 * 5, 5}), y = dense(DType::f32, {7, 3, 10});
+  const TensorArg x = row_major(DType::f32, {7, 3, 2 * 4 * 5}), h = row_major(DType::f32, {2, 3, 5}),
+                  w = row_major(DType::f32, {2, 4 * 5, 5}), y = row_major(DType::f32, {7, 3, 10});
   constexpr double kFlops = 2.0 * 7 * 3 * 2 * 20 * 5;
   EXPECT_EQ(work_of(facts_of("recurrent_cluster").work, {x, h, w}, {y}, {}).flops, kFlops);
   EXPECT_EQ(work_of(facts_of("recurrent_backward_cluster").work, {w, h, y}, {x}, {}).flops, kFlops);
@@ -98,7 +98,7 @@ TEST(Work, RecurrentLayersMultiplyAtEveryStep) {
 
 TEST(Work, WideRangesStayNumbers) {
   const int64_t most = int64_t{1} << 40;
-  const TensorArg q = dense(DType::f16, {1, 1, most, 8});
+  const TensorArg q = row_major(DType::f16, {1, 1, most, 8});
   const double flops = work_of(facts_of("attention_mma").work, {q, q, q}, {q}, {1, 0, 0}).flops,
                half = 0.5 * 2 * 16;
   EXPECT_NEAR(flops / (half * 0x1p80), 1, 1e-9);
@@ -115,8 +115,8 @@ TEST(Work, ConvolutionsCountNoPadding) {
     for (int64_t o = 0; o < out_size; ++o)
       for (int64_t k = 0; k < c.kernel; ++k)
         if (const int64_t at = o * c.stride - c.low + k * c.dilation; at >= 0 && at < c.x) taps += 1;
-    const TensorArg x = dense(DType::f32, {2, 6, c.x}), w = dense(DType::f32, {4, 3, c.kernel}),
-                    out = dense(DType::f32, {2, 4, out_size});
+    const TensorArg x = row_major(DType::f32, {2, 6, c.x}), w = row_major(DType::f32, {4, 3, c.kernel}),
+                    out = row_major(DType::f32, {2, 4, out_size});
     EXPECT_EQ(
         work_of(facts_of("conv_f32").work, {x, w}, {out}, {1, 2, 0, c.stride, c.low, c.high, c.dilation})
             .flops,
@@ -126,23 +126,23 @@ TEST(Work, ConvolutionsCountNoPadding) {
 }
 
 TEST(Work, TransposedConvolutionsCountFromTheirInput) {
-  const TensorArg x = dense(DType::f32, {2, 6, 5}), w = dense(DType::f32, {6, 4, 3}),
-                  out = dense(DType::f32, {2, 4, 11});
+  const TensorArg x = row_major(DType::f32, {2, 6, 5}), w = row_major(DType::f32, {6, 4, 3}),
+                  out = row_major(DType::f32, {2, 4, 11});
   EXPECT_EQ(work_of(facts_of("conv_transpose").work, {x, w}, {out}, {1, 1, 0, 2, 0, 0, 1, 0}).flops,
             2.0 * 2 * 6 * 5 * 4 * 3);
 }
 
 TEST(Work, WeightGradientsCountWhatTheirConvolutionDoes) {
-  const TensorArg x = dense(DType::f32, {2, 6, 9}), w = dense(DType::f32, {4, 3, 3}),
-                  dy = dense(DType::f32, {2, 4, 5});
+  const TensorArg x = row_major(DType::f32, {2, 6, 9}), w = row_major(DType::f32, {4, 3, 3}),
+                  dy = row_major(DType::f32, {2, 4, 5});
   const std::vector<int64_t> params = {1, 2, 0, 2, 1, 1, 1};
   EXPECT_EQ(work_of(facts_of("weight_gradient_wgmma").work, {x, dy}, {w}, params).flops,
             work_of(facts_of("conv_mma").work, {x, w}, {dy}, params).flops);
 }
 
 TEST(Work, ProductsCountEveryMatrix) {
-  const TensorArg x = dense(DType::f16, {3, 32, 64}), y = dense(DType::f16, {64, 16}),
-                  out = dense(DType::f16, {3, 32, 16});
+  const TensorArg x = row_major(DType::f16, {3, 32, 64}), y = row_major(DType::f16, {64, 16}),
+                  out = row_major(DType::f16, {3, 32, 16});
   EXPECT_EQ(work_of(facts_of("matmul_tensor_core").work, {x, y}, {out}, {}).flops, 2.0 * 3 * 32 * 64 * 16);
   EXPECT_EQ(work_of(facts_of("matmul_pair").work, {x, y, y}, {out}, {}).flops, 4.0 * 3 * 32 * 64 * 16);
 }
@@ -182,8 +182,8 @@ TEST(Work, OnlyWhatIsTouchedCounts) {
   };
   for (const BytesCase& c : cases) {
     std::vector<TensorArg> inputs, outputs;
-    for (const auto& sizes : c.inputs) inputs.push_back(dense(DType::f32, sizes));
-    for (const auto& sizes : c.outputs) outputs.push_back(dense(DType::f32, sizes));
+    for (const auto& sizes : c.inputs) inputs.push_back(row_major(DType::f32, sizes));
+    for (const auto& sizes : c.outputs) outputs.push_back(row_major(DType::f32, sizes));
     const Work work = work_of(facts_of(c.kernel).work, inputs, outputs, c.params);
     EXPECT_EQ(work.bytes, 4 * c.elements) << c.kernel;
     EXPECT_EQ(work.sure_bytes, 4 * c.sure) << c.kernel;
@@ -192,14 +192,16 @@ TEST(Work, OnlyWhatIsTouchedCounts) {
 }
 
 TEST(Work, WindowsThatSlideOverlap) {
-  TensorArg sliding = dense(DType::f32, {10, 4});
+  TensorArg sliding = row_major(DType::f32, {10, 4});
   sliding.strides[0] = 1;
-  const TensorArg out = dense(DType::f32, {10, 4});
+  const TensorArg out = row_major(DType::f32, {10, 4});
   EXPECT_EQ(work_of(facts_of("tile").work, {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
   sliding.strides[0] = -1;
   EXPECT_EQ(work_of(facts_of("tile").work, {sliding}, {out}, {}).bytes, 4.0 * (13 + 40));
   EXPECT_EQ(
-      work_of(facts_of("tile").work, {dense(DType::f32, {0, 4})}, {dense(DType::f32, {0, 4})}, {}).bytes, 0);
+      work_of(facts_of("tile").work, {row_major(DType::f32, {0, 4})}, {row_major(DType::f32, {0, 4})}, {})
+          .bytes,
+      0);
 }
 
 }  // namespace

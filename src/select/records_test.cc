@@ -73,7 +73,9 @@ TEST(Records, malformed_files_name_the_line) {
 // Files of before hold words of before (kernels/way.cc).
 TEST(Records, names_of_before_are_read_in_todays_words) {
   const auto choice_of = [](const std::string& written) {
-    return parse_records(to_string(std::vector<Record>{record(recorded_product(1, 2, 3), written)}), "test")[0].choice;
+    return parse_records(to_string(std::vector<Record>{record(recorded_product(1, 2, 3), written)}),
+                         "test")[0]
+        .choice;
   };
   EXPECT_EQ(choice_of("matmul_tensor_core/wgmma 128x192 stages 4 warpgroups 2 handed"),
             "matmul_tensor_core/wgmma 128x192 stages 4 warpgroups 2 epilogue-warps");
@@ -86,7 +88,8 @@ TEST(Records, names_of_before_are_read_in_todays_words) {
 
 TEST(Records, exact_before_padded_before_nearest) {
   Records records;
-  records.add_layer("user", {record(recorded_product(96, 512, 512), "near"), record(recorded_product(100, 512, 512), "padded"),
+  records.add_layer("user", {record(recorded_product(96, 512, 512), "near"),
+                             record(recorded_product(100, 512, 512), "padded"),
                              record(recorded_product(112, 512, 512), "exact")});
   const auto found = records.find(recorded_product(112, 512, 512), always);
   ASSERT_TRUE(found);
@@ -126,8 +129,8 @@ TEST(Records, later_layers_go_first_and_unusable_choices_are_passed_over) {
   records.add_layer("shipped", {record(recorded_product(64, 64, 64), "old")});
   records.add_layer("user", {record(recorded_product(64, 64, 64), "new")});
   EXPECT_EQ(records.find(recorded_product(64, 64, 64), always)->record->choice, "new");
-  const auto found =
-      records.find(recorded_product(64, 64, 64), [](const Record& r, Records::Match) { return r.choice != "new"; });
+  const auto found = records.find(recorded_product(64, 64, 64),
+                                  [](const Record& r, Records::Match) { return r.choice != "new"; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->record->choice, "old");
   EXPECT_EQ(found->layer, "shipped");

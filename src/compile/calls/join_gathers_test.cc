@@ -73,7 +73,8 @@ Array gathered_indices(const GatherCase& c) {
 
 TEST(JoinGathers, HasTheBitsAndErrorsOfTwoKernels) {
   AICF_NEEDS_NVRTC();
-  for (const GatherCase& c : kGatherCases) kGatherJoin.check(gather_network(c), gathered_indices(c), *c.table[0].constant());
+  for (const GatherCase& c : kGatherCases)
+    kGatherJoin.check(gather_network(c), gathered_indices(c), *c.table[0].constant());
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ const std::vector<ForcedChoice> kAlways = {{"*", "matmul_pair"}};
 
 // The calls of the entry as compile() has them.
 std::vector<KernelCall> pair_calls(const Program& program, const char* target = "sm_90",
-                                 std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
+                                   std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
   run_rule("join_pairs", s);
   return s.calls.calls;
@@ -112,7 +112,8 @@ TEST(JoinPairs, WhereTheResultsOfTwoProductsMeet) {
       EXPECT_EQ(calls[0].inputs.size(), 3u);
       EXPECT_EQ(calls[0].outputs.size(), 1u);
     }
-  EXPECT_TRUE(pair_joined(pair_calls(pair_network({.merged = true, .bias = true, .residual = true, .batch = {Dim(3)}}))));
+  EXPECT_TRUE(pair_joined(
+      pair_calls(pair_network({.merged = true, .bias = true, .residual = true, .batch = {Dim(3)}}))));
   // The gate of one product by the other, without a function.
   EXPECT_TRUE(pair_joined(pair_calls(pair_network({.gate = Gate::kPlain}))));
 }
@@ -203,7 +204,7 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
   const Program program = pair_network({});
   EXPECT_FALSE(pair_joined(
       pair_calls(program, "sm_90",
-               {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"}})));
+                 {{"matmul", "matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps"}})));
   const std::vector<KernelCall> forced =
       pair_calls(program, "sm_90", {{"*", "matmul_pair/wgmma 256x128 stages 4 warpgroups 2"}});
   ASSERT_TRUE(pair_joined(forced));
@@ -215,7 +216,8 @@ TEST(JoinPairs, ChoicesAndRecordsDecide) {
     records.add_layer("test", {{key, choice, 1, 2, ""}});
     return pair_calls(program, "sm_90", {}, &records);
   };
-  EXPECT_FALSE(pair_joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps")));
+  EXPECT_FALSE(
+      pair_joined(recorded("matmul_tensor_core/wgmma 128x256 stages 3 warpgroups 2 epilogue-warps")));
   const std::vector<KernelCall> calls = recorded("matmul_pair/wgmma 256x128 stages 4 warpgroups 2");
   ASSERT_TRUE(pair_joined(calls));
   EXPECT_EQ(calls[0].choice.source, ChoiceSource::kRecord);

@@ -18,7 +18,7 @@ enum class Rows { kLayerNorm, kRmsNorm, kSoftmax };
 enum class Sum { kDropped, kReturned };
 
 Program row_network(DType dtype, const Shape& batch, int64_t rows, int64_t columns, int64_t depth, Rows kind,
-                Sum sum) {
+                    Sum sum) {
   Program program;
   Graph graph("main");
   const auto shape = [&](int64_t last) {
@@ -51,7 +51,7 @@ Program large(Sum sum) { return row_network(DType::f16, {}, 8192, 384, 384, Rows
 
 // The calls of the entry as compile() has them, by name.
 std::vector<KernelCall> row_calls(const Program& program, const char* target,
-                                 std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
+                                  std::vector<ForcedChoice> forced = {}, const Records* records = nullptr) {
   SelectedCalls s = select_calls(program, target, std::move(forced), records);
   run_rule("join_rows", s);
   return s.calls.calls;
@@ -68,18 +68,22 @@ TEST(JoinRows, WhereClustersCoverRowsAndItPays) {
   EXPECT_EQ(row_call(calls[0])->row, "matmul_rows");
   EXPECT_EQ(calls[0].inputs.size(), 6u);
   EXPECT_EQ(calls[0].outputs.size(), 1u);
-  for (const char* target : {"sm_80", "sm_89"}) EXPECT_EQ(rows_joined(row_calls(large(Sum::kDropped), target)), 0u);
+  for (const char* target : {"sm_80", "sm_89"})
+    EXPECT_EQ(rows_joined(row_calls(large(Sum::kDropped), target)), 0u);
   // Few rows want many small tiles; rows of 8 KiB no cluster covers, nor those of 100 columns.
-  EXPECT_EQ(
-      rows_joined(row_calls(row_network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90")), 0u);
+  EXPECT_EQ(rows_joined(row_calls(row_network(DType::f16, {}, 128, 768, 768, Rows::kLayerNorm, Sum::kDropped),
+                                  "sm_90")),
+            0u);
   const std::vector<ForcedChoice> forced = {{"*", "matmul_rows"}};
   for (const int64_t columns : {4096, 104})
-    EXPECT_EQ(rows_joined(row_calls(row_network(DType::f16, {}, 4096, columns, 768, Rows::kLayerNorm, Sum::kDropped),
-                              "sm_90", forced)),
+    EXPECT_EQ(rows_joined(
+                  row_calls(row_network(DType::f16, {}, 4096, columns, 768, Rows::kLayerNorm, Sum::kDropped),
+                            "sm_90", forced)),
               0u);
-  EXPECT_EQ(rows_joined(row_calls(row_network(DType::f32, {}, 4096, 768, 768, Rows::kLayerNorm, Sum::kDropped), "sm_90",
-                            forced)),
-            0u);
+  EXPECT_EQ(
+      rows_joined(row_calls(row_network(DType::f32, {}, 4096, 768, 768, Rows::kLayerNorm, Sum::kDropped),
+                            "sm_90", forced)),
+      0u);
 }
 
 TEST(JoinRows, ASumThatIsReadElsewhereIsStored) {
@@ -171,8 +175,9 @@ TEST(JoinRows, RecordsDecide) {
   EXPECT_EQ(to_string(recorded(small, variant)[0].choice.candidates.back()), variant);
   EXPECT_EQ(recorded(small, variant)[0].choice.chosen, calls[0].choice.candidates.size() - 1);
   EXPECT_EQ(rows_joined(recorded(small, "matmul_attention")), 0u);
-  EXPECT_EQ(rows_joined(recorded(large(Sum::kDropped), "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2")),
-            0u);
+  EXPECT_EQ(
+      rows_joined(recorded(large(Sum::kDropped), "matmul_tensor_core/wgmma 128x192 stages 5 warpgroups 2")),
+      0u);
 }
 
 struct RowCase {

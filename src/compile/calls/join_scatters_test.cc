@@ -99,7 +99,8 @@ Array scattered_indices(const ScatterCase& c) {
 
 TEST(JoinScatters, HasTheBitsAndErrorsOfTwoKernels) {
   AICF_NEEDS_NVRTC();
-  for (const ScatterCase& c : kScatterCases) kScatterJoin.check(scatter_network(c), scattered_indices(c), *c.table[0].constant());
+  for (const ScatterCase& c : kScatterCases)
+    kScatterJoin.check(scatter_network(c), scattered_indices(c), *c.table[0].constant());
 }
 
 // The region writes what it reads: the second run sees what the first one wrote.

@@ -164,7 +164,8 @@ TEST(JoinSums, HasTheResultsOfTwoKernels) {
                                      {Sizes{1024, 8, 64}, DType::bf16}}) {
     const Program program = sum_network(dtype, sizes);
     const std::vector<Candidate> candidates = ways(program);
-    test.for_each(candidates.size(), [&, type = dtype](size_t i) { compare_sums(program, candidates[i], type); });
+    test.for_each(candidates.size(),
+                  [&, type = dtype](size_t i) { compare_sums(program, candidates[i], type); });
   }
 }
 

@@ -32,7 +32,8 @@ TEST(Compare, ReportsErrorsAndTheWorstElement) {
 TEST(Compare, NanAndInfinityAgreeOnlyWithThemselves) {
   const Array expected = values(DType::f64, {kNotANumber, kInfinite, -kInfinite, 1});
   EXPECT_TRUE(compare(values(DType::f32, {kNotANumber, kInfinite, -kInfinite, 1}), expected, 0, 0).ok());
-  const CompareReport report = compare(values(DType::f32, {1, -kInfinite, 3e38, kNotANumber}), expected, 1e30, kInfinite);
+  const CompareReport report =
+      compare(values(DType::f32, {1, -kInfinite, 3e38, kNotANumber}), expected, 1e30, kInfinite);
   EXPECT_EQ(report.nan_mismatches, 2);
   EXPECT_EQ(report.inf_mismatches, 2);
   EXPECT_EQ(report.beyond, 4);
@@ -49,7 +50,8 @@ TEST(Compare, IntegersAreExact) {
 
 TEST(Compare, AnInfiniteBoundLeavesAnElementUndecided) {
   const Array want = values(DType::f64, {1, 2, kNotANumber, 4});
-  const CompareReport report = compare(values(DType::f32, {1.5, 2.5, 3, 4.5}), want, {kInfinite, 0.25, kInfinite, 0.5});
+  const CompareReport report =
+      compare(values(DType::f32, {1.5, 2.5, 3, 4.5}), want, {kInfinite, 0.25, kInfinite, 0.5});
   EXPECT_EQ(report.undecided, 2);
   EXPECT_EQ(report.beyond, 1);
   EXPECT_EQ(report.worst, 1);

@@ -8,7 +8,7 @@ namespace {
 
 const CaseTensor kTable = t({3, 2}, {1, 2, 3, 4, 5, 6});
 
-Attrs axis(int64_t value) { return {{"axis", value}}; }
+Attrs axis_of(int64_t value) { return {{"axis", value}}; }
 Attrs reduce(const char* reduction) { return {{"reduction", std::string(reduction)}}; }
 Attrs reduce(const char* reduction, int64_t axis) {
   return {{"reduction", std::string(reduction)}, {"axis", axis}};
@@ -16,11 +16,17 @@ Attrs reduce(const char* reduction, int64_t axis) {
 
 void add_gathers(std::vector<OpCase>& rows) {
   for (DType index : {DType::i64, DType::i32}) {
-    rows.push_back(
-        {Op::gather, {kTable, of(index, {2, 1}, {2, -3})}, axis(0), {t({2, 1, 2}, {5, 6, 1, 2})}, kNumbers});
-    rows.push_back({Op::gather, {kTable, of(index, {}, {-1})}, axis(1), {t({3}, {2, 4, 6})}, kNumbers});
-    rows.push_back(
-        {Op::gather_elements, {kTable, of(index, {1, 2}, {2, -3})}, axis(0), {t({1, 2}, {5, 2})}, kNumbers});
+    rows.push_back({Op::gather,
+                    {kTable, of(index, {2, 1}, {2, -3})},
+                    axis_of(0),
+                    {t({2, 1, 2}, {5, 6, 1, 2})},
+                    kNumbers});
+    rows.push_back({Op::gather, {kTable, of(index, {}, {-1})}, axis_of(1), {t({3}, {2, 4, 6})}, kNumbers});
+    rows.push_back({Op::gather_elements,
+                    {kTable, of(index, {1, 2}, {2, -3})},
+                    axis_of(0),
+                    {t({1, 2}, {5, 2})},
+                    kNumbers});
     rows.push_back(
         {Op::gather_nd, {kTable, of(index, {2, 2}, {2, 0, 0, -1})}, {}, {t({2}, {5, 2})}, kNumbers});
   }
@@ -29,10 +35,10 @@ void add_gathers(std::vector<OpCase>& rows) {
                   {},
                   {boolean({3}, {1, 0, 1})},
                   {DType::boolean}});
-  rows.push_back({Op::gather, {kTable, i64({0}, {})}, axis(0), {t({0, 2}, {})}, kNumbers});
+  rows.push_back({Op::gather, {kTable, i64({0}, {})}, axis_of(0), {t({0, 2}, {})}, kNumbers});
   rows.push_back({Op::gather_elements,
                   {kTable, i64({3, 3}, {0, 1, 0, 1, 1, 1, 0, 0, 0})},
-                  axis(1),
+                  axis_of(1),
                   {t({3, 3}, {1, 2, 1, 4, 4, 4, 5, 5, 5})},
                   kNumbers});
   rows.push_back({Op::gather_nd, {kTable, i64({2, 1}, {2, 0})}, {}, {t({2, 2}, {5, 6, 1, 2})}, kNumbers});
@@ -105,7 +111,7 @@ TEST(ReferenceIndexing, OutOfRangeNamesOpValueAndBound) {
   const Array x(DType::f32, {3}), update(DType::f32, {1});
   const Array high = Array::from<int64_t>(DType::i64, {1}, {3}),
               low = Array::from<int64_t>(DType::i64, {1}, {-4});
-  const Attrs gather = axis(0), scatter = reduce("none", 0);
+  const Attrs gather = axis_of(0), scatter = reduce("none", 0);
   expect_out_of_range(Op::gather, {x, high}, gather, "3", "< 3");
   expect_out_of_range(Op::gather, {x, low}, gather, "-4", "-3 <=");
   expect_out_of_range(Op::gather_elements, {x, high}, gather, "3", "< 3");

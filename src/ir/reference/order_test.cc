@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-Attrs scan(int64_t axis, bool exclusive, bool reverse) {
+Attrs cumulate(int64_t axis, bool exclusive, bool reverse) {
   return {{"axis", axis}, {"exclusive", exclusive}, {"reverse", reverse}};
 }
 Attrs order(int64_t axis, bool descending = false) { return {{"axis", axis}, {"descending", descending}}; }
@@ -17,20 +17,23 @@ Attrs top(int64_t k, int64_t axis, bool largest = true) {
 
 void add_scans(std::vector<OpCase>& rows) {
   const CaseTensor x = t({2, 3}, {1, 2, 3, 4, 5, 6});
-  rows.push_back({Op::cumsum, {x}, scan(1, false, false), {t({2, 3}, {1, 3, 6, 4, 9, 15})}});
-  rows.push_back({Op::cumsum, {x}, scan(1, true, false), {t({2, 3}, {0, 1, 3, 0, 4, 9})}});
-  rows.push_back({Op::cumsum, {x}, scan(1, false, true), {t({2, 3}, {6, 5, 3, 15, 11, 6})}});
-  rows.push_back({Op::cumsum, {x}, scan(-1, true, true), {t({2, 3}, {5, 3, 0, 11, 6, 0})}});
-  rows.push_back({Op::cumsum, {x}, scan(0, false, false), {t({2, 3}, {1, 2, 3, 5, 7, 9})}});
-  rows.push_back({Op::cumprod, {x}, scan(1, false, false), {t({2, 3}, {1, 2, 6, 4, 20, 120})}});
-  rows.push_back({Op::cumprod, {x}, scan(1, true, true), {t({2, 3}, {6, 3, 1, 30, 6, 1})}});
+  rows.push_back({Op::cumsum, {x}, cumulate(1, false, false), {t({2, 3}, {1, 3, 6, 4, 9, 15})}});
+  rows.push_back({Op::cumsum, {x}, cumulate(1, true, false), {t({2, 3}, {0, 1, 3, 0, 4, 9})}});
+  rows.push_back({Op::cumsum, {x}, cumulate(1, false, true), {t({2, 3}, {6, 5, 3, 15, 11, 6})}});
+  rows.push_back({Op::cumsum, {x}, cumulate(-1, true, true), {t({2, 3}, {5, 3, 0, 11, 6, 0})}});
+  rows.push_back({Op::cumsum, {x}, cumulate(0, false, false), {t({2, 3}, {1, 2, 3, 5, 7, 9})}});
+  rows.push_back({Op::cumprod, {x}, cumulate(1, false, false), {t({2, 3}, {1, 2, 6, 4, 20, 120})}});
+  rows.push_back({Op::cumprod, {x}, cumulate(1, true, true), {t({2, 3}, {6, 3, 1, 30, 6, 1})}});
+  rows.push_back({Op::cumsum,
+                  {t({3}, {100, 100, 100})},
+                  cumulate(0, false, false),
+                  {t({3}, {100, -56, 44})},
+                  {DType::i8}});
   rows.push_back(
-      {Op::cumsum, {t({3}, {100, 100, 100})}, scan(0, false, false), {t({3}, {100, -56, 44})}, {DType::i8}});
+      {Op::cumprod, {t({3}, {16, 16, 3})}, cumulate(0, false, false), {t({3}, {16, 0, 0})}, {DType::u8}});
   rows.push_back(
-      {Op::cumprod, {t({3}, {16, 16, 3})}, scan(0, false, false), {t({3}, {16, 0, 0})}, {DType::u8}});
-  rows.push_back(
-      {Op::cumsum, {t({3}, {1, kNan, 1})}, scan(0, false, false), {t({3}, {1, kNan, kNan})}, kFloats});
-  rows.push_back({Op::cumsum, {t({0}, {})}, scan(0, false, false), {t({0}, {})}});
+      {Op::cumsum, {t({3}, {1, kNan, 1})}, cumulate(0, false, false), {t({3}, {1, kNan, kNan})}, kFloats});
+  rows.push_back({Op::cumsum, {t({0}, {})}, cumulate(0, false, false), {t({0}, {})}});
 }
 
 void add_sorts(std::vector<OpCase>& rows) {

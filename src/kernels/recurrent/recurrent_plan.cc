@@ -8,12 +8,12 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kRegisters = 65536, kMostRegisters = 255;  // of a multiprocessor, of a thread
-constexpr int64_t kOwnRegisters = 100;                       // of a thread, beside sums and weights
-constexpr int64_t kMostSums = 64;                            // of a lane
-constexpr double kArrival = 420, kNearArrival = 260;         // cycles until what is sent can be read
-constexpr double kCell = 220;                                // of the gates' functions, of which each waits
-constexpr double kLoadedBytes = 24;                          // a cycle, of weights into a multiprocessor
+constexpr int64_t kRegisters = 65536, kMostRegisters = 255;   // of a multiprocessor, of a thread
+constexpr int64_t kOwnRegisters = 100, kOwnOfGradient = 116;  // of a thread, beside sums and weights
+constexpr int64_t kMostSums = 64;                             // of a lane
+constexpr double kArrival = 420, kNearArrival = 260;          // cycles until what is sent can be read
+constexpr double kCell = 220;                                 // of the gates' functions, of which each waits
+constexpr double kLoadedBytes = 24;                           // a cycle, of weights into a multiprocessor
 constexpr double kStart = 3000;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -48,7 +48,8 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
   const int64_t sums = w.products * units * rows;
   if (sums > kMostSums) return std::nullopt;
   const int64_t registers = std::min(kMostRegisters, kRegisters / (32 * warps) / 8 * 8);
-  const int64_t free = registers - kOwnRegisters - sums - rows * split.vec;
+  const int64_t own = w.columns_staged > 0 ? kOwnOfGradient : kOwnRegisters;
+  const int64_t free = registers - own - sums - rows * split.vec;
   if (free < 0) return std::nullopt;
   const int64_t of_chunk = w.products * units * split.vec;
   const int64_t held = std::clamp<int64_t>(free / of_chunk, 0, split.chunks);
@@ -84,7 +85,7 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
 
 std::optional<RecurrentPlan> recurrent_plan(const RecurrentWork& work) {
   std::optional<RecurrentPlan> best;
-  for (const int64_t cluster : {1, 2, 4, 8, 16})
+  for (const int64_t cluster : {2, 4, 8, 16})  // stores that a barrier counts need one
     for (const int64_t warps : {4, 8, 12, 16})
       for (const int64_t rows : {1, 2, 4, 8}) {
         const auto plan = place(work, cluster, warps, rows);

@@ -4,25 +4,25 @@ namespace aicf {
 namespace {
 
 using namespace step_testing;
-using Case = AttentionCase;
+using BackwardCase = AttentionCase;
 
 struct BackwardTensors {
   TestTensor q, k, v, out, dout, mask, dq, dk, dv;
 };
 
-BackwardTensors make_backward(const Case& c, Layout layout = Layout::kDense) {
+BackwardTensors make_backward(const BackwardCase& c, Layout layout = Layout::kDense) {
   const auto tensor = [&](const std::vector<int64_t>& sizes) {
     return TestTensor(DType::f32, sizes, layout);
   };
   BackwardTensors t{tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes()),
-            tensor(c.out_sizes()), tensor(c.out_sizes()), make_mask(c),
-            tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes())};
+                    tensor(c.out_sizes()), tensor(c.out_sizes()), make_mask(c),
+                    tensor(c.q_sizes()),   tensor(c.k_sizes()),   tensor(c.v_sizes())};
   uint64_t seed = 1;
   for (TestTensor* each : {&t.q, &t.k, &t.v, &t.out, &t.dout}) each->randomize(seed++);
   return t;
 }
 
-Step backward_step_of(const Case& c, const BackwardTensors& t) {
+Step backward_step_of(const BackwardCase& c, const BackwardTensors& t) {
   Step step{"attention_backward_f32",
             {t.q.arg(), t.k.arg(), t.v.arg(), t.out.arg(), t.dout.arg()},
             {t.dq.arg(), t.dk.arg(), t.dv.arg()},
@@ -37,7 +37,7 @@ struct Gradients {
 };
 
 // Score by score in f64.
-Gradients expected_gradients(const Case& c, const BackwardTensors& t) {
+Gradients expected_gradients(const BackwardCase& c, const BackwardTensors& t) {
   Gradients g{std::vector<double>(static_cast<size_t>(t.q.count())),
               std::vector<double>(static_cast<size_t>(t.k.count())),
               std::vector<double>(static_cast<size_t>(t.v.count()))};
@@ -76,7 +76,7 @@ void expect_close(const TestTensor& got, const std::vector<double>& expected, co
 }
 
 TEST(AttentionBackward, AgreesWithF64) {
-  const Case cases[] = {
+  const BackwardCase cases[] = {
       {1, 1, 1, 1, 1, 1, 1},
       {2, 3, 3, 17, 33, 8, 5},
       {1, 4, 2, 40, 300, 32, 32, true},
@@ -94,7 +94,7 @@ TEST(AttentionBackward, AgreesWithF64) {
       {1, 1, 1, 100, 40, 4, 4, false, 0, 0, 20},
       {1, 1, 1, 50, 60, 4, 4, true, 1, 0, 200},
   };
-  for (const Case& c : cases)
+  for (const BackwardCase& c : cases)
     for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kReversed, Layout::kGaps}) {
       BackwardTensors t = make_backward(c, layout);
       const Gradients expected = expected_gradients(c, t);
@@ -110,7 +110,7 @@ TEST(AttentionBackward, AgreesWithF64) {
 }
 
 TEST(AttentionBackward, FullyMaskedRowsHaveNoGradient) {
-  const Case c{1, 1, 1, 4, 30, 8, 8, false, 1};
+  const BackwardCase c{1, 1, 1, 4, 30, 8, 8, false, 1};
   BackwardTensors t = make_backward(c);
   t.mask.fill([](int64_t) { return -kInf; });
   for (TestTensor* gradient : {&t.dq, &t.dk, &t.dv}) gradient->poison();
@@ -121,7 +121,7 @@ TEST(AttentionBackward, FullyMaskedRowsHaveNoGradient) {
 
 // A batch row's bits do not depend on its neighbours.
 TEST(AttentionBackward, BatchRowAloneIsTheSame) {
-  const Case both{2, 4, 2, 37, 50, 16, 16, true}, alone{1, 4, 2, 37, 50, 16, 16, true};
+  const BackwardCase both{2, 4, 2, 37, 50, 16, 16, true}, alone{1, 4, 2, 37, 50, 16, 16, true};
   BackwardTensors t = make_backward(both), one = make_backward(alone);
   const auto copy_second = [](const TestTensor& from, TestTensor& to) {
     for (int64_t i = 0; i < to.count(); ++i) to.set(i, from.get(to.count() + i));
@@ -141,7 +141,7 @@ TEST(AttentionBackward, BatchRowAloneIsTheSame) {
 }
 
 TEST(AttentionBackward, RefusesStepsThatDoNotFit) {
-  const Case c{1, 2, 2, 5, 6, 4, 4};
+  const BackwardCase c{1, 2, 2, 5, 6, 4, 4};
   BackwardTensors t = make_backward(c);
   Step step = backward_step_of(c, t);
   std::swap(step.outputs[0], step.outputs[1]);

@@ -13,8 +13,8 @@ using cuda_testing::dense;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
 
-CudaProblem problem_of(DType dtype, const Shape& q, int64_t kv_heads, const Dim& keys, int64_t value_depth,
-                       bool causal) {
+CudaProblem backward_problem(DType dtype, const Shape& q, int64_t kv_heads, const Dim& keys,
+                             int64_t value_depth, bool causal) {
   const CudaWindow k = dense(dtype, {q[0], Dim(kv_heads), keys, q[3]}),
                    v = dense(dtype, {q[0], Dim(kv_heads), keys, Dim(value_depth)}),
                    out = dense(dtype, {q[0], q[1], q[2], Dim(value_depth)});
@@ -67,7 +67,7 @@ TEST(AttentionBackwardCuda, HopperKernelsCompile) {
   for (const auto& [dtype, depth, value_depth] :
        {std::tuple{DType::bf16, 128, 128}, std::tuple{DType::f16, 64, 64}, std::tuple{DType::bf16, 80, 64}}) {
     CudaProblem p =
-        problem_of(dtype, {Dim(2), Dim(4), t, Dim(depth)}, 2, t, value_depth, dtype == DType::bf16);
+        backward_problem(dtype, {Dim(2), Dim(4), t, Dim(depth)}, 2, t, value_depth, dtype == DType::bf16);
     if (depth == 64) {
       CudaProblem windowed = p;
       windowed.params.emplace_back(300);
@@ -106,11 +106,11 @@ TEST(AttentionBackwardCuda, EveryProblemGivesCodeWithinSharedMemory) {
 
 TEST(AttentionBackwardCuda, WhatTheMatrixUnitsDoNotServeGoesWithoutThem) {
   const CudaProblem good =
-      problem_of(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(128)}, 2, Dim(512), 128, true);
+      backward_problem(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(128)}, 2, Dim(512), 128, true);
   ASSERT_EQ(attention_backward_unit(good), BackwardUnit::kWgmma);
   const auto of_depth = [](int64_t depth) {
     return attention_backward_unit(
-        problem_of(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(depth)}, 2, Dim(512), depth, true));
+        backward_problem(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(depth)}, 2, Dim(512), depth, true));
   };
   EXPECT_EQ(of_depth(32), BackwardUnit::kWgmma);
   EXPECT_EQ(of_depth(24), BackwardUnit::kSimt);

@@ -16,7 +16,7 @@ using cuda_testing::LayoutText;
 
 constexpr int64_t kAlign = 1024;  // of the first byte
 
-CudaProblem problem_of(const Shape& q, int64_t kv_heads, int64_t keys, int64_t depth, bool has_mask) {
+CudaProblem laid_out_problem(const Shape& q, int64_t kv_heads, int64_t keys, int64_t depth, bool has_mask) {
   CudaProblem p;
   p.inputs = {dense(DType::f16, q), dense(DType::f16, {q[0], Dim(kv_heads), Dim(keys), q[3]}),
               dense(DType::f16, {q[0], Dim(kv_heads), Dim(keys), Dim(depth)})};
@@ -28,14 +28,14 @@ CudaProblem problem_of(const Shape& q, int64_t kv_heads, int64_t keys, int64_t d
   return p;
 }
 
-std::string number(int64_t value) { return std::to_string(value); }
+std::string number_in(int64_t value) { return std::to_string(value); }
 
 void add_split(LayoutText& text, const AttentionPlan& plan) {
-  text.use("Split", "aicf::attention::SplitAttention<Traits, " + number(plan.way.keys) +
+  text.use("Split", "aicf::attention::SplitAttention<Traits, " + number_in(plan.way.keys) +
                         ", aicf::attention::Split::" + (plan.way.cluster > 1 ? "kCluster" : "kWorkspace") +
-                        ", " + number(plan.tiles) + ", " + number(plan.stages) +
+                        ", " + number_in(plan.tiles) + ", " + number_in(plan.stages) +
                         ", aicf::attention::AsTheyAre>");
-  const std::string stages = number(plan.stages) + " * Split::kStageBytes",
+  const std::string stages = number_in(plan.stages) + " * Split::kStageBytes",
                     sums = "(Split::kWarps * 16 * Split::kSumStride * 4 + (Split::kWarps + 1) * 16 * 8)";
   text.equal("16 * Split::kRowBytes + (" + stages + " > " + sums + " ? " + stages + " : " + sums + ")",
              plan.shared_bytes);
@@ -51,8 +51,8 @@ std::string layout_text(const CudaProblem& problem, const AttentionPlan& plan) {
       text.equal("aicf::attention::ShortShared<Traits>::kBarriers + 2 * 8", plan.shared_bytes - kAlign);
       break;
     case AttentionUnit::kMma:
-      text.use("Mma", "aicf::attention::MmaAttention<Traits, " + number(plan.warps) + ", " +
-                          number(plan.way.rows / plan.warps / 16) + ">");
+      text.use("Mma", "aicf::attention::MmaAttention<Traits, " + number_in(plan.warps) + ", " +
+                          number_in(plan.way.rows / plan.warps / 16) + ">");
       text.equal(
           "(Traits::kRows + Mma::kKeys) * Mma::kRowBytes + Mma::kKeys * Mma::kValueBytes + "
           "(Traits::kMaskPerKey ? 2 * 4 * Mma::kKeys : 0)",
@@ -79,7 +79,7 @@ TEST(AttentionLayout, HostAndDeviceAgree) {
           {Shape{Dim(1), Dim(32), Dim(1), Dim(64)}, 8, 1024, 64},
           {Shape{Dim(1), Dim(32), Dim(1), Dim(160)}, 8, 3000, 160},
           {Shape{Dim(1), Dim(2), Dim(512), Dim(80)}, 2, 512, 96}}) {
-      const CudaProblem problem = problem_of(q, kv_heads, keys, depth, has_mask);
+      const CudaProblem problem = laid_out_problem(q, kv_heads, keys, depth, has_mask);
       for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("attention_wgmma"), problem)) {
         const AttentionPlan plan = resolve(std::get<AttentionWay>(variant.way), problem);
         if (++seen[static_cast<size_t>(plan.way.unit)] <= 8) texts.push_back(layout_text(problem, plan));
@@ -113,7 +113,7 @@ TEST(AttentionLayout, GradientsFitWhatTheHostCounts) {
     text.use("Dkv", "aicf::attention::DkvShared<Traits>");
     text.equal("Dq::kBarriers", code.launches[0].shared_bytes - kAlign - kBarriers);
     text.equal("Dkv::kBarriers", code.launches[1].shared_bytes - kAlign - kBarriers);
-    text.equal("2 * Dq::kFulls * 8 <= " + number(kBarriers), 1);
+    text.equal("2 * Dq::kFulls * 8 <= " + number_in(kBarriers), 1);
     texts.push_back(text.text());
   }
   EXPECT_EQ(compile_cuda(texts, "sm_90a").size(), texts.size());

@@ -19,7 +19,7 @@ struct Case {
   SymbolRanges ranges = {};
 };
 
-CudaProblem problem_of(const Case& c) {
+CudaProblem projected_problem(const Case& c) {
   const int64_t columns = c.heads * c.depth;
   const Dim rows = c.batch * Dim(128);
   CudaProblem problem;
@@ -53,14 +53,15 @@ TEST(ProjectedAttention, Compiles) {
   ranged.ranges["batch"] = {1, 64};
   std::vector<std::string> sources;
   for (const Case& c : {Case{}, Case{.depth = 64, .mask = Case::Mask::kNone}, ranged})
-    sources.push_back(row().generate(problem_of(c)).source);
+    sources.push_back(row().generate(projected_problem(c)).source);
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
 TEST(ProjectedAttention, ATileIsASequenceAndAHeadOrTwo) {
   for (const int64_t depth : {32, 64}) {
-    const CudaLaunch launch = row().generate(problem_of({.depth = depth, .batch = Dim(2)})).launches.at(0);
+    const CudaLaunch launch =
+        row().generate(projected_problem({.depth = depth, .batch = Dim(2)})).launches.at(0);
     EXPECT_EQ(evaluate(launch.grid[0], {}), 2 * 12 * depth / 64);
     EXPECT_LE(launch.shared_bytes, 227 * 1024);
     EXPECT_EQ(launch.early_inputs, std::vector<int32_t>{1}) << "the weights are constant";
@@ -68,26 +69,26 @@ TEST(ProjectedAttention, ATileIsASequenceAndAHeadOrTwo) {
 }
 
 TEST(ProjectedAttention, TakesNothingElse) {
-  EXPECT_TRUE(fits_projected_attention(problem_of({})));
-  EXPECT_FALSE(fits_projected_attention(problem_of({.heads = 3}))) << "half a tile";
-  EXPECT_FALSE(fits_projected_attention(problem_of({.depth = 48})));
-  EXPECT_FALSE(fits_projected_attention(problem_of({.width = 100}))) << "rows of 200 bytes";
-  CudaProblem problem = problem_of({});
+  EXPECT_TRUE(fits_projected_attention(projected_problem({})));
+  EXPECT_FALSE(fits_projected_attention(projected_problem({.heads = 3}))) << "half a tile";
+  EXPECT_FALSE(fits_projected_attention(projected_problem({.depth = 48})));
+  EXPECT_FALSE(fits_projected_attention(projected_problem({.width = 100}))) << "rows of 200 bytes";
+  CudaProblem problem = projected_problem({});
   problem.arch = 89;
   EXPECT_FALSE(fits_projected_attention(problem));
-  problem = problem_of({});
+  problem = projected_problem({});
   problem.outputs[0].sizes[2] = Dim(64);
   EXPECT_FALSE(fits_projected_attention(problem));
-  problem = problem_of({});
+  problem = projected_problem({});
   problem.inputs[1].strides = {Dim(1), Dim(384)};
   EXPECT_FALSE(fits_projected_attention(problem)) << "rows of y along k";
 }
 
 TEST(ProjectedAttention, LongProductsOfFewTilesTakeLongerThanTheirWork) {
   const double few =
-      projected_attention_microseconds(problem_of({.depth = 64, .width = 768, .batch = Dim(1)}));
+      projected_attention_microseconds(projected_problem({.depth = 64, .width = 768, .batch = Dim(1)}));
   const double many =
-      projected_attention_microseconds(problem_of({.depth = 64, .width = 768, .batch = Dim(11)}));
+      projected_attention_microseconds(projected_problem({.depth = 64, .width = 768, .batch = Dim(11)}));
   EXPECT_EQ(few, many) << "one tile a multiprocessor, 12 or 132 of them";
 }
 

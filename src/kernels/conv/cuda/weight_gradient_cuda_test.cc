@@ -11,8 +11,8 @@
 namespace aicf {
 namespace {
 
-using cuda_testing::dense;
 using cuda_testing::channels_last;
+using cuda_testing::dense;
 using cuda_testing::RandomWindows;
 
 struct Case {

@@ -107,14 +107,14 @@ Dim all_positions(const CudaProblem& problem, const WeightGradientProblem& w) {
 }
 
 int64_t tf32_gradient_tiles(const Tf32GradientTile& tile, const WeightGradientProblem& w,
-                           const Tf32GradientPlan& plan) {
+                            const Tf32GradientPlan& plan) {
   return ceil_div(w.taps * plan.x.channels, int64_t{tile.m}) * ceil_div(plan.y.channels, int64_t{tile.n});
 }
 
 // Cycles of a multiprocessor: of its blocks' products; then the parts are written, read and added. The
 // constants are estimates that no measurement has fitted yet.
 double tf32_gradient_cycles(const Tf32GradientTile& tile, int64_t tiles, int64_t steps, int64_t parts,
-                           double part_bytes) {
+                            double part_bytes) {
   constexpr double kProducts = 350, kLeastStep = 500, kStart = 3000, kSumBytes = 1500;
   const int64_t blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.occupancy;
   const auto step = [&](int64_t occupancy) {
@@ -128,7 +128,7 @@ double tf32_gradient_cycles(const Tf32GradientTile& tile, int64_t tiles, int64_t
 
 // The best first: of every tile the best number of parts, half as many and twice as many.
 std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
-                                             const Tf32GradientPlan& plan) {
+                                              const Tf32GradientPlan& plan) {
   constexpr int64_t kMostParts = 256, kFewestSteps = 8;
   const int64_t depth = size_to_choose_by(all_positions(problem, w), problem),
                 steps = std::max<int64_t>(ceil_div(depth, kTf32Step), 1),
@@ -138,7 +138,7 @@ std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const 
   for (const Tf32GradientTile& tile : kTf32GradientTiles) {
     const auto time = [&](int64_t parts) {
       return tf32_gradient_cycles(tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
-                                 part_bytes);
+                                  part_bytes);
     };
     int64_t best = 1;
     for (int64_t parts = 2; parts <= most; ++parts)
@@ -212,7 +212,8 @@ class Tf32GradientWriter {
     return o.packs ? o.elements : problem_.inputs[input].sizes[0] * o.batch;
   }
 
-  void add_pack(CudaCode& code, size_t input, const Tf32GradientOperand& o, int64_t channels, const Dim& to) const {
+  void add_pack(CudaCode& code, size_t input, const Tf32GradientOperand& o, int64_t channels,
+                const Dim& to) const {
     const CudaWindow& w = problem_.inputs[input];
     std::vector<Dim> sizes(kSpatialAxes, Dim(1)), strides(kSpatialAxes, Dim(0));
     Dim positions(1);

@@ -55,7 +55,7 @@ struct Product {
   }
 };
 
-void expect_product(const Product& product, const TestTensor& sums, IsaLevel isa) {
+void expect_gemm(const Product& product, const TestTensor& sums, IsaLevel isa) {
   const int64_t padding = product.gemm.nr_f32, stride = product.columns + padding;
   const auto text = [&] {
     return std::string(isa_name(isa)) + " " + std::to_string(product.gemm.nr_f32) + " wide, " +
@@ -103,7 +103,7 @@ TEST(Gemm, AnyRowsAndColumnsGiveTheSameBits) {
     for (const GemmIsa* gemm : {&gemm_isa(isa), &wide_gemm_isa(isa)})
       for (int64_t rows = 1; rows <= kRows; ++rows)
         for (int64_t columns = 1; columns <= kColumns; ++columns)
-          expect_product({*gemm, x, y, rows, columns, kDepth}, sums, isa);
+          expect_gemm({*gemm, x, y, rows, columns, kDepth}, sums, isa);
   }
 }
 

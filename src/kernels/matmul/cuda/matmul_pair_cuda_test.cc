@@ -39,7 +39,8 @@ struct PairCase {
   CudaProblem problem;
 };
 
-void set_up(PairCase& c, DType dtype, const Dim& m, const Dim& n, const Dim& k, int arch, bool keeps = false) {
+void set_up_pair(PairCase& c, DType dtype, const Dim& m, const Dim& n, const Dim& k, int arch,
+                 bool keeps = false) {
   c.program = gate(dtype, keeps);
   CudaWindow bias = dense(dtype, {m, n});
   bias.strides[0] = Dim(0);
@@ -67,7 +68,7 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
         PairCase c;
         c.ranges["m"] = {1, 4096};
         const Dim m = n == 4096 ? Dim(2048) : Dim::symbol("m");
-        set_up(c, dtype, m, Dim(n), Dim(n == 333 ? 70 : 256), arch, dtype == DType::bf16);
+        set_up_pair(c, dtype, m, Dim(n), Dim(n == 333 ? 70 : 256), arch, dtype == DType::bf16);
         if (n == 1000) halve(c, Dim(n));
         const auto variants = cuda_variants(row(), c.problem);
         ASSERT_FALSE(variants.empty());
@@ -92,7 +93,7 @@ TEST(MatmulPairCuda, CompilesInEveryWay) {
 
 TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
   PairCase c;
-  set_up(c, DType::bf16, Dim(2048), Dim(4096), Dim(512), 80);
+  set_up_pair(c, DType::bf16, Dim(2048), Dim(4096), Dim(512), 80);
   for (const KernelVariant& variant : cuda_variants(row(), c.problem)) {
     c.problem.way = variant.way;
     const int64_t rows = std::get<MatmulWay>(variant.way).block_m;
@@ -111,18 +112,18 @@ TEST(MatmulPairCuda, HasATileOfColumnsOfBoth) {
 TEST(MatmulPairCuda, TakesMatricesOfOneFormAndElementsAlone) {
   const auto ways = [](const PairCase& c) { return cuda_variants(row(), c.problem).size(); };
   PairCase c;
-  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 80);
+  set_up_pair(c, DType::f16, Dim(512), Dim(256), Dim(64), 80);
   EXPECT_GT(ways(c), 0u);
   c.problem.inputs[2].strides[0] = Dim(512);
   EXPECT_EQ(ways(c), 0u);
-  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
+  set_up_pair(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
   c.program.stages.emplace_back();
   EXPECT_EQ(ways(c), 0u);
-  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
+  set_up_pair(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
   c.program.stages[0].back().op = TileOp::store_sum;
   EXPECT_EQ(ways(c), 0u);
   // The second matrix begins where the copy engine cannot.
-  set_up(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
+  set_up_pair(c, DType::f16, Dim(512), Dim(256), Dim(64), 90);
   c.problem.inputs[2].offset = Dim(4);
   EXPECT_EQ(std::get<MatmulWay>(cuda_variants(row(), c.problem)[0].way).unit, MatmulUnit::mma);
 }

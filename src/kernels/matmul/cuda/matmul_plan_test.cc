@@ -18,7 +18,7 @@ struct PlanCase {
   CudaProblem problem;
 };
 
-void set_up(PlanCase& c, const Dim& m, int64_t n, int64_t k, DType result = DType::f16) {
+void set_up_plan(PlanCase& c, const Dim& m, int64_t n, int64_t k, DType result = DType::f16) {
   c.program.outputs = {result};
   c.problem.inputs = {{DType::f16, Dim(0), {m, Dim(k)}, {Dim(k), Dim(1)}},
                       {DType::f16, Dim(0), {Dim(k), Dim(n)}, {Dim(1), Dim(k)}}};
@@ -40,8 +40,8 @@ MatmulWay wgmma(MatmulSchedule schedule, int columns, int stages) {
 TEST(MatmulPlan, EpilogueWarpsGetHalves) {
   const MatmulWay asked = wgmma(MatmulSchedule::epilogue_warps, 192, 4);
   PlanCase halves, floats;
-  set_up(halves, Dim(4096), 2304, 768);
-  set_up(floats, Dim(4096), 2304, 768, DType::f32);
+  set_up_plan(halves, Dim(4096), 2304, 768);
+  set_up_plan(floats, Dim(4096), 2304, 768, DType::f32);
   EXPECT_EQ(resolve(asked, halves.problem).way, asked);
   EXPECT_EQ(resolve(asked, floats.problem).way, wgmma(MatmulSchedule::cooperative, 192, 5));
 }
@@ -50,10 +50,10 @@ TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
   const MatmulWay asked = wgmma(MatmulSchedule::stationary_x, 192, 3);
   const MatmulWay with_epilogue_warps = wgmma(MatmulSchedule::epilogue_warps, 192, 3);
   PlanCase known, symbolic, deep;
-  set_up(known, Dim(8192), 1536, 384);
+  set_up_plan(known, Dim(8192), 1536, 384);
   symbolic.ranges["m"] = {1, 8192};
-  set_up(symbolic, Dim::symbol("m"), 1536, 384);
-  set_up(deep, Dim(8192), 1536, 768);
+  set_up_plan(symbolic, Dim::symbol("m"), 1536, 384);
+  set_up_plan(deep, Dim(8192), 1536, 768);
   const MatmulPlan plan = resolve(asked, known.problem);
   EXPECT_EQ(plan.way, asked);
   EXPECT_EQ(plan.row_blocks, 2);
@@ -70,8 +70,8 @@ TEST(MatmulPlan, XIsStationaryWhereItsSizeIsKnownAndFits) {
 TEST(MatmulPlan, FewRowsAreKeptWholeOrLoadedAlone) {
   const MatmulWay way{.unit = MatmulUnit::wgmma, .block_n = 32, .stages = 8, .warpgroups = 1};
   PlanCase one, forty;
-  set_up(one, Dim(1), 2048, 2048);
-  set_up(forty, Dim(40), 2048, 2048);
+  set_up_plan(one, Dim(1), 2048, 2048);
+  set_up_plan(forty, Dim(40), 2048, 2048);
   const MatmulPlan kept = resolve(way, one.problem), loaded = resolve(way, forty.problem);
   EXPECT_TRUE(kept.keeps_x);
   EXPECT_EQ(kept.wgmma.kept_bytes, 2048 * 2);
@@ -82,7 +82,7 @@ TEST(MatmulPlan, FewRowsAreKeptWholeOrLoadedAlone) {
 
 TEST(MatmulPlan, WhatNoKernelIsLikeIsRefused) {
   PlanCase c;
-  set_up(c, Dim(256), 256, 256);
+  set_up_plan(c, Dim(256), 256, 256);
   MatmulWay way = wgmma(MatmulSchedule::ping_pong, 128, 4);
   EXPECT_NO_THROW(resolve(way, c.problem));
   way.split = {SplitKind::cluster, 2};
