@@ -103,7 +103,7 @@ bool are_few(const CudaProblem& problem, const ScatterProblem& s) {
 // each to sort, count and combine, against the indices that all blocks of a multiprocessor read, and the
 // updates that each of their warps finds.
 bool scan_pays(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
-  constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15, kBytesOfCycle = 64, kCyclesOfFound = 12;
+  constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15, kBytesOfCycle = 4, kCyclesOfFound = 200;
   const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
   const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets)),
                blocks =
