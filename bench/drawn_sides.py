@@ -329,7 +329,7 @@ def our_step(work: Work) -> Side:
     arguments = [*work.inputs, work.target]
     specs = [
         aicf.TensorSpec(tuple(x.shape), "f32" if x.is_floating_point() else "i64", f"{name}")
-        for x, name in zip(arguments, [*(i.name for i in work.case.inputs), "target"], strict=True)
+        for x, name in zip(arguments, [*(i.name for i in work.case.inputs), ""], strict=True)
     ]
     start = time.perf_counter()
     step = aicf.compile_train_step(

@@ -85,7 +85,7 @@ def _torch_program(
 
 
 def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, TensorSpec]:
-    """Specs by name; with a target, which stands last, it is called "target" unless it has a name, once."""
+    """Specs by name; with a target, which stands last, it is called "target" unless it has a name."""
     if not has_target:
         return name_specs(model, inputs)
     if isinstance(inputs, Mapping):
@@ -95,9 +95,11 @@ def _split_target(model: Any, inputs: Specs, has_target: bool) -> dict[str, Tens
         return named
     *given, target = [spec_of(spec) for spec in inputs] or [TensorSpec(())]
     named = name_specs(model, given)
+    if target.name in named:
+        raise make_error("bad_option", "the target has the name of an input", value=target.name)
     name = target.name or "target"
-    if name in named:
-        name = f"{name}.{len(named)}"
+    while name in named:
+        name += ".1"
     named[name] = target
     return named
 

@@ -115,7 +115,7 @@ def test_a_train_step_has_the_gradients_of_torch(make: Any, length: int) -> None
     exact = _Summed(make()).double()
     exact.load_state_dict(model.state_dict())
     exact(x.double()).backward()
-    found = step.run_entry("gradients", x)
-    for name, parameter in exact.named_parameters():
-        gradient = torch.as_tensor(found[f"d_{name}"]).double()
-        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-4)
+    _loss, *gradients = step.run_entry("gradients", x)
+    for (name, parameter), gradient in zip(sorted(exact.named_parameters()), gradients, strict=True):
+        found = torch.from_dlpack(gradient).double()
+        torch.testing.assert_close(found, parameter.grad, rtol=1e-4, atol=1e-4, msg=name)
