@@ -20,7 +20,7 @@ struct CompileOptions {
   int opt_level = 2;                     // 0: no optimisation, 2: all
   std::vector<std::string> skip_passes;  // optimisations to leave out, by name
   // "f32": as the model states it; "bf16-mixed", "f16-mixed": f32 contractions take operands of that type and
-  // accumulate in f32; "tf32": f32 products of matrices and convolutions do.
+  // accumulate in f32; "tf32": f32 matrix products, convolutions, attention.
   std::string precision = "f32";
   // Told in the calling thread where the compilation is: a stage ("passes", "select", "calls", "build",
   // "plan") and how many of its parts (entries, buckets, units of machine code) are done. What it throws ends

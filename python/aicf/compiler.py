@@ -45,7 +45,7 @@ def compile(
                torch module, of its arguments' axes: {"x": {0: "batch=1..64"}}.
     threads    of the CPU; default AICF_NUM_THREADS, else the physical cores.
     precision  "f32"; "bf16-mixed" or "f16-mixed": contractions of f32 take operands of that type and
-               accumulate in f32; "tf32": products of f32 matrices and f32 convolutions do.
+               accumulate in f32; "tf32": f32 matrix products, convolutions, attention.
     device     "cpu", "cuda" or "cuda:ORDINAL".
     options    opt: 0, 1 or 2 · skip_passes: names · isa: "avx512", "avx2", "portable" · states: (past,
                present) pairs, or a dict, of ONNX inputs and outputs that become state · results: names of

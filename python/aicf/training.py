@@ -185,9 +185,9 @@ def compile_train_step(
     clip_norm       of all gradients together; 0: not clipped.
     accumulate      calls whose gradients are averaged into one optimizer step.
     precision       "f32"; "bf16-mixed" or "f16-mixed": contractions of such operands, accumulated in f32;
-                    "tf32": products of f32 matrices and f32 convolutions; params, moments and everything
-                    else stay f32; "bf16-pure", for params of half types: these and their moments keep
-                    that type, without the f32 master copy that they have otherwise.
+                    "tf32": f32 matrix products, convolutions and attention but for its gradient; params,
+                    moments and everything else stay f32; "bf16-pure", for params of half types: these and
+                    their moments keep that type, without the f32 master copy that they have otherwise.
     skip_bad_steps  a step whose loss or gradients are not finite changes nothing but `bad_tensor` and
                     `skipped`.
     gradients       adds the entry "gradients": the loss, and `d_<param>` of every trained param.

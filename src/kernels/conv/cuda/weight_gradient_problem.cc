@@ -1,6 +1,7 @@
 #include "kernels/conv/cuda/weight_gradient_problem.h"
 
 #include "base/rounding.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/cuda_machine.h"
 #include "kernels/cuda_walk.h"
 
@@ -61,6 +62,33 @@ void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const W
   CudaLaunch launch =
       flat_launch("sum_weight_gradient", Dim(ceil_div(places, step * rounds)), kSumBlock, params);
   launch.grid[1] = Dim(maps);
+  add_kernel(code, problem, std::move(launch), body);
+}
+
+void add_weight_gradient_copy(CudaCode& code, const CudaProblem& problem, const std::string& index_text,
+                              const WeightGradientCopy& copy) {
+  constexpr int64_t kTile = 64;  // positions and channels, as pack_channels_last has them
+  constexpr int32_t kBlock = 256;
+  const CudaWindow& w = problem.inputs[copy.input];
+  std::vector<Dim> sizes(kSpatialAxes, Dim(1)), strides(kSpatialAxes, Dim(0));
+  Dim positions(1);
+  for (size_t i = 2; i < w.sizes.size(); ++i) {
+    const size_t axis = kSpatialAxes - w.sizes.size() + i;
+    sizes[axis] = w.sizes[i];
+    strides[axis] = w.strides[i];
+    positions = positions * w.sizes[i];
+  }
+  CudaParams params;
+  const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
+  const std::string body = index_text + "  const aicf::UnpackedOperand<" + std::string(cuda_type(w.dtype)) +
+                           ", I> o = {in" + std::to_string(copy.input) + ", " + braced(sizes, params) + ", " +
+                           braced(strides, params) + number(w.strides[0]) + number(w.strides[1]) +
+                           number(Dim(copy.groups)) + number(Dim(copy.channels)) + number(Dim(copy.padded)) +
+                           "};\n  aicf::pack_channels_last<" + std::to_string(copy.unit) + ">(o, " +
+                           workspace_copy(problem, copy.offset, params) + ");\n";
+  CudaLaunch launch = flat_launch(copy.input == 0 ? "pack_x" : "pack_dy",
+                                  w.sizes[0] * ceildiv(positions, Dim(kTile)), kBlock, params);
+  launch.grid[1] = Dim(ceil_div(copy.groups * copy.padded, kTile));
   add_kernel(code, problem, std::move(launch), body);
 }
 

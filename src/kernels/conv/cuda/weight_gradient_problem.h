@@ -2,8 +2,14 @@
 // cuda_kernels.def can run.
 #pragma once
 
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "kernels/conv/cuda/windows_cuda.h"
 #include "kernels/cuda_kernel.h"
+#include "kernels/cuda_machine.h"
 
 namespace aicf {
 
@@ -27,6 +33,35 @@ struct WeightGradientParts {
 // Appends the kernel that adds them and stores the result; they begin so many bytes into the workspace.
 void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const WeightGradientProblem& w,
                              const WeightGradientParts& parts, const Dim& offset);
+
+// Appends the kernel that copies operand `input` with its channels as neighbours: of each of `groups` groups
+// `channels` ones, padded to `padded`. The copy begins so many bytes into the workspace; a thread reads
+// `unit` neighbouring positions.
+struct WeightGradientCopy {
+  size_t input;
+  int64_t groups, channels, padded, unit;
+  Dim offset;
+};
+void add_weight_gradient_copy(CudaCode& code, const CudaProblem& problem, const std::string& index_text,
+                              const WeightGradientCopy& copy);
+
+// The best first: of every tile the best number of parts up to `most`, half as many and twice as many.
+// time(tile, parts) in cycles.
+template <class Tiles, class Time>
+std::vector<KernelVariant> weight_gradient_ways(const Tiles& tiles, int64_t most, const Time& time) {
+  std::vector<KernelVariant> ways;
+  for (const auto& tile : tiles) {
+    int64_t best = 1;
+    for (int64_t parts = 2; parts <= most; ++parts)
+      if (time(tile, parts) < time(tile, best)) best = parts;
+    for (int64_t parts : std::set<int64_t>{best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)})
+      ways.push_back({WeightGradientWay{tile.m, tile.n, static_cast<int>(parts)},
+                      time(tile, parts) / kCyclesPerMicrosecond});
+  }
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  return ways;
+}
 
 // "using I = …;": indices of the operands, their copies and of the parts.
 std::string weight_gradient_index_text(const CudaProblem& problem, const Dim& copied,

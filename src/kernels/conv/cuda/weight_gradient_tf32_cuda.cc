@@ -1,6 +1,5 @@
 // The row of weight gradients of f32 in tf32.
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -15,8 +14,6 @@ namespace {
 
 constexpr int64_t kTf32Vector = 4;  // f32 in 16 bytes
 constexpr int64_t kTf32Step = 32;   // of K
-constexpr int64_t kTurnedTile = 64;
-constexpr int32_t kTurningBlock = 256;
 
 struct Tf32GradientTile {
   int m, n, warp_m, warp_n, stages, occupancy;  // blocks of a multiprocessor
@@ -126,7 +123,6 @@ double tf32_gradient_cycles(const Tf32GradientTile& tile, int64_t tiles, int64_t
          2 * part_bytes * static_cast<double>(parts) / kSumBytes;
 }
 
-// The best first: of every tile the best number of parts, half as many and twice as many.
 std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
                                               const Tf32GradientPlan& plan) {
   constexpr int64_t kMostParts = 256, kFewestSteps = 8;
@@ -134,22 +130,10 @@ std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const 
                 steps = std::max<int64_t>(ceil_div(depth, kTf32Step), 1),
                 most = std::clamp<int64_t>(steps / kFewestSteps, 1, kMostParts);
   const auto part_bytes = static_cast<double>(w.taps * plan.x.channels * plan.y.channels * w.groups * 4);
-  std::vector<KernelVariant> ways;
-  for (const Tf32GradientTile& tile : kTf32GradientTiles) {
-    const auto time = [&](int64_t parts) {
-      return tf32_gradient_cycles(tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
-                                  part_bytes);
-    };
-    int64_t best = 1;
-    for (int64_t parts = 2; parts <= most; ++parts)
-      if (time(parts) < time(best)) best = parts;
-    for (int64_t parts : std::set<int64_t>{best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)})
-      ways.push_back(
-          {WeightGradientWay{tile.m, tile.n, static_cast<int>(parts)}, time(parts) / kCyclesPerMicrosecond});
-  }
-  std::stable_sort(ways.begin(), ways.end(),
-                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
-  return ways;
+  return weight_gradient_ways(kTf32GradientTiles, most, [&](const Tf32GradientTile& tile, int64_t parts) {
+    return tf32_gradient_cycles(tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
+                                part_bytes);
+  });
 }
 
 const Tf32GradientTile& tf32_gradient_tile(const WeightGradientWay& way) {
@@ -197,8 +181,12 @@ class Tf32GradientWriter {
     const Dim y_at = copy_bytes(plan_.x), parts_at = y_at + copy_bytes(plan_.y);
     code.workspace_bytes = parts_at + Dim(plan_.parts.bytes());
     code.source = includes({"conv/cuda/weight_gradient_tf32.cuh"});
-    if (plan_.x.packs) add_pack(code, 0, plan_.x, w_.channels, Dim(0));
-    if (plan_.y.packs) add_pack(code, 1, plan_.y, w_.maps, y_at);
+    if (plan_.x.packs)
+      add_weight_gradient_copy(code, problem_, index_text(),
+                               {0, w_.groups, w_.channels, plan_.x.channels, 1, Dim(0)});
+    if (plan_.y.packs)
+      add_weight_gradient_copy(code, problem_, index_text(),
+                               {1, w_.groups, w_.maps, plan_.y.channels, 1, y_at});
     add_products(code, y_at, parts_at);
     add_weight_gradient_sum(code, problem_, w_, plan_.parts, parts_at);
     return code;
@@ -210,30 +198,6 @@ class Tf32GradientWriter {
   }
   Dim elements(size_t input, const Tf32GradientOperand& o) const {
     return o.packs ? o.elements : problem_.inputs[input].sizes[0] * o.batch;
-  }
-
-  void add_pack(CudaCode& code, size_t input, const Tf32GradientOperand& o, int64_t channels,
-                const Dim& to) const {
-    const CudaWindow& w = problem_.inputs[input];
-    std::vector<Dim> sizes(kSpatialAxes, Dim(1)), strides(kSpatialAxes, Dim(0));
-    Dim positions(1);
-    for (size_t i = 2; i < w.sizes.size(); ++i) {
-      const size_t axis = kSpatialAxes - w.sizes.size() + i;
-      sizes[axis] = w.sizes[i];
-      strides[axis] = w.strides[i];
-      positions = positions * w.sizes[i];
-    }
-    CudaParams params;
-    const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
-    const std::string body =
-        index_text() + "  const aicf::UnpackedOperand<float, I> o = {in" + std::to_string(input) + ", " +
-        braced(sizes, params) + ", " + braced(strides, params) + number(w.strides[0]) + number(w.strides[1]) +
-        number(Dim(w_.groups)) + number(Dim(channels)) + number(Dim(o.channels)) +
-        "};\n  aicf::pack_channels_last<1>(o, " + workspace_copy(problem_, to, params) + ");\n";
-    CudaLaunch launch = flat_launch(input == 0 ? "pack_x" : "pack_dy",
-                                    w.sizes[0] * ceildiv(positions, Dim(kTurnedTile)), kTurningBlock, params);
-    launch.grid[1] = Dim(ceil_div(w_.groups * o.channels, kTurnedTile));
-    add_kernel(code, problem_, std::move(launch), body);
   }
 
   void add_products(CudaCode& code, const Dim& y_at, const Dim& parts_at) const {

@@ -1,6 +1,5 @@
 // The row of weight gradients on the matrix units of sm_90a.
 #include <algorithm>
-#include <set>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -15,8 +14,6 @@ namespace {
 
 constexpr int64_t kGradientVector = 8;  // halves in 16 bytes
 constexpr int64_t kGradientStep = 64;   // of K
-constexpr int64_t kPackTile = 64;
-constexpr int32_t kPackBlock = 256;
 
 struct GradientTile {
   int m, n, warpgroups, stages, occupancy;  // blocks of a multiprocessor
@@ -220,25 +217,14 @@ GradientPlan gradient_operands(const CudaProblem& problem, const WeightGradientP
   return plan;
 }
 
-// The best first: of every tile the best number of parts, half as many and twice as many.
 std::vector<KernelVariant> gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
                                          const GradientPlan& plan) {
   constexpr int64_t kMostParts = 256, kFewestSteps = 4;
   const GradientWork work = gradient_work(problem, w, plan);
   const int64_t most = std::clamp<int64_t>(work.steps / kFewestSteps, 1, kMostParts);
-  std::vector<KernelVariant> ways;
-  for (const GradientTile& tile : kGradientTiles) {
-    const auto time = [&](int64_t parts) { return gradient_cycles(tile, work, parts); };
-    int64_t best = 1;
-    for (int64_t parts = 2; parts <= most; ++parts)
-      if (time(parts) < time(best)) best = parts;
-    for (int64_t parts : std::set<int64_t>{best, std::max<int64_t>(best / 2, 1), std::min(2 * best, most)})
-      ways.push_back(
-          {WeightGradientWay{tile.m, tile.n, static_cast<int>(parts)}, time(parts) / kCyclesPerMicrosecond});
-  }
-  std::stable_sort(ways.begin(), ways.end(),
-                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
-  return ways;
+  return weight_gradient_ways(kGradientTiles, most, [&](const GradientTile& tile, int64_t parts) {
+    return gradient_cycles(tile, work, parts);
+  });
 }
 
 GradientPlan gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
@@ -281,8 +267,14 @@ class GradientWriter {
         includes({"conv/cuda/weight_gradient_wgmma.cuh"}) +
         wgmma_multiply_text(problem_.inputs[0].dtype, plan_.tile.n, plan_.x.layout == GradientLayout::along_k,
                             plan_.y.layout == GradientLayout::along_k);
-    if (plan_.x.packs) add_pack(code, 0, plan_.x, plan_.merged * w_.channels, Dim(0));
-    if (plan_.y.packs) add_pack(code, 1, plan_.y, plan_.merged * w_.maps, y_at);
+    if (plan_.x.packs)
+      add_weight_gradient_copy(code, problem_, index_text(),
+                               {0, plan_.groups, plan_.merged * w_.channels, plan_.x.channels,
+                                position_unit(problem_.inputs[0]), Dim(0)});
+    if (plan_.y.packs)
+      add_weight_gradient_copy(code, problem_, index_text(),
+                               {1, plan_.groups, plan_.merged * w_.maps, plan_.y.channels,
+                                position_unit(problem_.inputs[1]), y_at});
     add_products(code, y_at, parts_at);
     add_weight_gradient_sum(code, problem_, w_, plan_.parts, parts_at);
     return code;
@@ -292,31 +284,6 @@ class GradientWriter {
   std::string element() const { return std::string(cuda_type(problem_.inputs[0].dtype)); }
   std::string index_text() const {
     return weight_gradient_index_text(problem_, max(plan_.x.elements, plan_.y.elements), plan_.parts);
-  }
-
-  void add_pack(CudaCode& code, size_t input, const GradientOperand& o, int64_t channels,
-                const Dim& to) const {
-    const CudaWindow& w = problem_.inputs[input];
-    std::vector<Dim> sizes(kSpatialAxes, Dim(1)), strides(kSpatialAxes, Dim(0));
-    Dim positions(1);
-    for (size_t i = 2; i < w.sizes.size(); ++i) {
-      const size_t axis = kSpatialAxes - w.sizes.size() + i;
-      sizes[axis] = w.sizes[i];
-      strides[axis] = w.strides[i];
-      positions = positions * w.sizes[i];
-    }
-    CudaParams params;
-    const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
-    const std::string body = index_text() + "  const aicf::UnpackedOperand<" + element() + ", I> o = {in" +
-                             std::to_string(input) + ", " + braced(sizes, params) + ", " +
-                             braced(strides, params) + number(w.strides[0]) + number(w.strides[1]) +
-                             number(Dim(plan_.groups)) + number(Dim(channels)) + number(Dim(o.channels)) +
-                             "};\n  aicf::pack_channels_last<" + std::to_string(position_unit(w)) + ">(o, " +
-                             workspace_copy(problem_, to, params) + ");\n";
-    CudaLaunch launch = flat_launch(input == 0 ? "pack_x" : "pack_dy",
-                                    w.sizes[0] * ceildiv(positions, Dim(kPackTile)), kPackBlock, params);
-    launch.grid[1] = Dim(ceil_div(plan_.groups * o.channels, kPackTile));
-    add_kernel(code, problem_, std::move(launch), body);
   }
 
   std::string x_form() const {
