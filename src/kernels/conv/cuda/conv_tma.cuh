@@ -24,6 +24,7 @@ struct ConvTmaOperands {
   int32_t m, n, k;
   int64_t batches = 1;
   static constexpr bool kWholeGroups = false, kWholeTiles = false, kSumsX = false, kDualGemm = false;
+  static constexpr int kStoredColumns = 8;
 
   __device__ __forceinline__ void load_x(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int row,
                                          uint32_t) const {

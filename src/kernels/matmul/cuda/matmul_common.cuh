@@ -14,6 +14,8 @@ struct MatmulOperands {
   static constexpr bool kSumsX = false;  // whether it has what row_sums.cuh asks for
   // Whether x is multiplied by a second matrix, y1, whose results stand beside those of y in the epilogue (matmul_pair).
   static constexpr bool kDualGemm = false;
+  // Columns of a row of results that one thread stores: fewer than 8 where rows start anywhere.
+  static constexpr int kStoredColumns = 8;
   const T* x;
   const T* y;
   Index m, n, k;

@@ -333,6 +333,23 @@ TEST(MatmulCuda, texts_do_not_depend_on_own_sizes) {
   EXPECT_EQ(source(4096), source(8192));
 }
 
+// Rows of 197 and of 202 halves start at multiples of 2 and of 4 bytes.
+TEST(MatmulCuda, results_of_odd_rows_compile) {
+  std::vector<std::string> sources;
+  for (const int64_t n : {197, 202})
+    for (const bool y_transposed : {true, false}) {
+      Case c;
+      set_windows(c, DType::bf16, {Dim(3)}, Dim(197), Dim(n), Dim(64), {.y_transposed = y_transposed});
+      link(c, 90);
+      EXPECT_EQ(matmul_family_fits(c.problem, MatmulFamily::wgmma), y_transposed);
+      sources.push_back(row_for(c).generate(c.problem).source);
+      EXPECT_NE(sources.back().find("kStoredColumns = " + std::string(n == 197 ? "1" : "2")),
+                std::string::npos);
+    }
+  AICF_NEEDS_NVRTC();
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
 // Text only: a pipeline has many stages where there are few rows, whichever way x lies.
 TEST(MatmulCuda, every_variant_of_few_rows_fits_a_multiprocessor) {
   constexpr int64_t kMost = 227 * 1024;  // of a block on sm_90

@@ -20,8 +20,8 @@ struct MatmulSizes {
   bool x_along_k = true;                   // in x's, else in m
   bool f32 = false;                        // the operands' type, for products in f32 or tf32
   bool x_lines = true, y_lines = true;     // their rows in memory are whole lines of 128 bytes
-  // Rows that start anywhere: mma.cuh loads such operands element by element, by way of registers, and stores
-  // such results so.
+  // Rows that start anywhere: mma.cuh loads such operands by way of registers, and stores such results
+  // element by element.
   bool x_fetched = false, y_fetched = false, scattered = false;
   bool dual = false;   // n counts the columns of both products of a dual GEMM
   double repeats = 1;  // of an element of x: windows of a convolution overlap

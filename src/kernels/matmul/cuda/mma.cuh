@@ -88,6 +88,37 @@ struct MmaType<float> {
   }
 };
 
+// 16 bytes from anywhere, of which the first `count` elements count and the others become zero: from the one or two
+// aligned vectors that hold them.
+template <class T>
+__device__ __forceinline__ uint4 load_unaligned(const T* from, int count) {
+  constexpr int kSize = int(sizeof(T));
+  if (count <= 0) return make_uint4(0, 0, 0, 0);
+  const auto address = reinterpret_cast<uint64_t>(from);
+  const auto* vectors = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
+  const int first = int(address & 15), bytes = count * kSize;
+  const uint4 low = vectors[0];
+  uint4 high = make_uint4(0, 0, 0, 0);
+  if (first + bytes > 16) high = vectors[1];
+  uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+  for (int by = 2; by >= 1; by /= 2)
+#pragma unroll
+    for (int i = 0; i + by < 8; ++i) w[i] = first & by * 4 ? w[i + by] : w[i];
+  if constexpr (kSize == 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], (first & 2) * 8);
+  }
+  if (bytes < 16) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int left = bytes - 4 * i;
+      w[i] = left >= 4 ? w[i] : left <= 0 ? 0 : w[i] & 0xffff;
+    }
+  }
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
 // kRows × kInner elements in shared memory, in panels of at most 128 bytes of a row. kWords: read by words, 4 rows of 8
 // columns at a time, else by ldmatrix, 8 rows of a chunk of 16 bytes.
 template <class T, int kRows, int kInner, bool kWords>
@@ -138,6 +169,10 @@ struct StageTile {
       const int index = thread + i * kThreads;
       const int row = index / kChunks, chunk = index % kChunks;
       const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
+      if (inner_stride == 1) {
+        to[i] = load_unaligned(from + row * row_stride + chunk * kVector, int(left < 0 ? I(0) : min(left, I(kVector))));
+        continue;
+      }
       union {
         typename MmaType<T>::Word elements[kVector];
         uint4 all;
@@ -321,6 +356,40 @@ struct MmaMatmul {
     __syncthreads();
   }
 
+  // Results of rows that start anywhere: neighbouring threads have neighbouring columns, by way of shared memory.
+  template <class Operands, class Epilogue>
+  static __device__ __forceinline__ void store_narrow(const Operands& o, const Epilogue& epilogue, typename Operands::Index row,
+                                                      typename Operands::Index column, int64_t outer, char* shared, int lane,
+                                                      const float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
+    constexpr int kStored = Operands::kStoredColumns, kLanes = WN / kStored < 32 ? WN / kStored : 32, kAtOnce = 32 / kLanes;
+    constexpr int kStride = WN + 4;  // eight rows lie in different banks
+    static_assert(kThreads / 32 * 16 * kStride * 4 <= 2 * kStageBytes, "the warps' rows lie where two stages were");
+    float* rows = reinterpret_cast<float*>(shared) + int(threadIdx.x) / 32 * 16 * kStride;
+#pragma unroll
+    for (int i = 0; i < kRowBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < kQuadBlocks * 4; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+          *reinterpret_cast<float2*>(rows + (lane / 4 + half * 8) * kStride + j * 8 + lane % 4 * 2) =
+              make_float2(acc[i][j / 4][j % 4][half * 2], acc[i][j / 4][j % 4][half * 2 + 1]);
+      __syncwarp();
+#pragma unroll 4
+      for (int r = lane / kLanes; r < 16; r += kAtOnce) {
+        if (row + i * 16 + r >= o.m) break;
+        const auto at = epilogue.row(outer + row + i * 16 + r);
+#pragma unroll
+        for (int c = lane % kLanes * kStored; c < WN; c += kLanes * kStored) {
+          float values[kStored];
+#pragma unroll
+          for (int v = 0; v < kStored; ++v) values[v] = rows[r * kStride + c + v];
+          store_columns<kStored>(epilogue, at, column + c, o.n, values);
+        }
+      }
+      __syncwarp();
+    }
+  }
+
   // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
@@ -352,6 +421,10 @@ struct MmaMatmul {
       const T* y[kMatrices] = {o.y_of(tile.batch) + column * o.y_column};
       if constexpr (Operands::kDualGemm) y[1] = o.y1_of(tile.batch) + column * o.y_column;
       accumulate(o, x, y, k_first, k_end, I(o.m - row), I(o.n - column), shared, at, acc);
+      if constexpr (kSplit == Split::kNone && Operands::kStoredColumns < 8) {
+        store_narrow(o, epilogue, row + at.row, column + at.column, outer, shared, at.lane, acc);
+        return;
+      }
       float groups[kMatrices * kGroups][8];  // those of the first product, then those of the second
 #pragma unroll
       for (int i = 0; i < kMatrices * kGroups; ++i) {

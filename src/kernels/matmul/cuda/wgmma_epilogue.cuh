@@ -37,6 +37,8 @@ struct WgmmaChunks {
   static constexpr int kSumRows = 16;  // of a part of a column's sum
   static constexpr int kRowThreads = kColumns / 8, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
   static constexpr int kRowBytes = kColumns * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
+  static constexpr int kStored = Operands::kStoredColumns;
+  static constexpr bool kNarrow = kStored < 8;
 
   typename Of::Held epilogue;
   int m, n, row, column;  // of the thread's first vector
@@ -68,7 +70,7 @@ struct WgmmaChunks {
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) rows[i][v] = epilogue.row(outer + (has_row(i, v) ? row_of(i, v) : 0));
-    if (kPrefetch == 2) fetch(loaded, first);
+    if (kPrefetch == 2 && !kNarrow) fetch(loaded, first);
   }
   __device__ __forceinline__ int row_of(int block, int v) const { return row + block * 64 + v * kRowsAtOnce; }
   __device__ __forceinline__ bool has_row(int block, int v) const {
@@ -133,12 +135,38 @@ struct WgmmaChunks {
     for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
   }
 
+  // A chunk that lies in `memory`, few columns of a row by each thread: neighbouring threads have neighbouring columns, so
+  // that a warp stores whole pieces of rows wherever these start.
+  __device__ __forceinline__ void store_narrow(int chunk) const {
+    constexpr int kLanes = kColumns / kStored < 32 ? kColumns / kStored : 32, kAtOnce = 32 / kLanes;
+    const int first = row - int(lane) / kRowThreads + chunk / kAcross * 64 + int(lane) / kLanes;
+    const int left = column_of(chunk) - int(lane) % kRowThreads * 8;
+#pragma unroll 4
+    for (int r = 0; r < 16; r += kAtOnce) {
+      if (first + r >= m) break;
+      const Row at = epilogue.row(outer + first + r);
+      const uint32_t from = memory + (int(lane) / kLanes + r) * kRowBytes;
+#pragma unroll
+      for (int c = int(lane) % kLanes * kStored; c < kColumns; c += kLanes * kStored) {
+        tile::Vec<Tile, kStored> values;
+        load_shared(from + c * int(sizeof(Tile)), values);
+        store_columns<kStored>(epilogue, at, left + c, n, values.at);
+      }
+    }
+  }
+
   // Chunks from `first` to `end`, each half after ready(chunk, half) has seen to it that its results lie in `memory`.
   template <class Ready>
   __device__ __forceinline__ void each(int first, int end, const Ready& ready) {
 #pragma unroll 1
     for (int chunk = first; chunk < end; ++chunk) {
       Loaded next;
+      if constexpr (kNarrow) {
+        ready(chunk, 0);
+        store_narrow(chunk);
+        __syncwarp();
+        continue;
+      }
       if (kPrefetch < 2) fetch(loaded, chunk);
       if (kPrefetch == 2 && chunk + 1 < end) fetch(next, chunk + 1);
       ready(chunk, 0);

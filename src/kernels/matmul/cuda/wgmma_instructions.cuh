@@ -122,6 +122,19 @@ __device__ __forceinline__ void store_matrices(uint32_t to, const uint32_t (&fro
 __device__ __forceinline__ void store_pair(uint32_t to, float x, float y) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x), "f"(y) : "memory");
 }
+// Few elements, together 2, 4 or 8 bytes.
+template <class Vector>
+__device__ __forceinline__ void load_shared(uint32_t from, Vector& to) {
+  if constexpr (sizeof(Vector) == 2)
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(reinterpret_cast<uint16_t&>(to)) : "r"(from) : "memory");
+  else if constexpr (sizeof(Vector) == 4)
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(reinterpret_cast<uint32_t&>(to)) : "r"(from) : "memory");
+  else
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(reinterpret_cast<uint2&>(to).x), "=r"(reinterpret_cast<uint2&>(to).y)
+                 : "r"(from)
+                 : "memory");
+}
 __device__ __forceinline__ uint4 load_shared(uint32_t from) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(from) : "memory");
