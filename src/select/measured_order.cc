@@ -187,6 +187,12 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
+// Whether ways like it were among those measured: of others the regression knows nothing.
+bool is_like_measured(const Candidate& candidate) {
+  const std::optional<MatmulWay> way = product_way(candidate.way);
+  return !way || (multicast_blocks(*way) == 1 && !(is_wgmma(*way) && splits_in_workspace(*way)));
+}
+
 std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -195,7 +201,9 @@ std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> list;
   std::set<std::string_view> rows;
   for (const size_t i : order)
-    if (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt) list.push_back(i);
+    if (is_like_measured(candidates[i]) &&
+        (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt))
+      list.push_back(i);
   return list;
 }
 
