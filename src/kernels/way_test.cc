@@ -136,7 +136,15 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.warpgroups = 3; })));
   EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.block_m = 64; })));
   EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.block_n = 40; })));
-  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.split = {SplitKind::workspace, 2}; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.split = {SplitKind::multicast, 3}; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) {
+    w.schedule = MatmulSchedule::stationary_x;
+    w.split = {SplitKind::multicast, 2};
+  })));
+  EXPECT_FALSE(fault_of(with([](MatmulWay& w) { w.split = {SplitKind::workspace, 2}; })).empty());
+  EXPECT_FALSE(
+      fault_of(ConvWay{ConvLoads::tma, with([](MatmulWay& w) { w.split = {SplitKind::multicast, 2}; })})
+          .empty());
   EXPECT_TRUE(is_refused(with([](MatmulWay& w) {
     w.schedule = MatmulSchedule::ping_pong;
     w.split = {SplitKind::cluster, 2};

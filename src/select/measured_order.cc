@@ -187,8 +187,14 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
+// Whether ways like it were among those measured: of others the regression knows nothing.
+bool is_like_measured(const Candidate& candidate) {
+  const std::optional<MatmulWay> way = product_way(candidate.way);
+  return !way || (multicast_blocks(*way) == 1 && !(is_wgmma(*way) && splits_in_workspace(*way)));
+}
+
 // Rows that were written after the measurements.
-bool is_measured(const Candidate& candidate) { return candidate.kernel != "conv_grouped"; }
+bool is_younger(const Candidate& candidate) { return candidate.kernel == "conv_grouped"; }
 
 std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
@@ -198,7 +204,9 @@ std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> list;
   std::set<std::string_view> rows;
   for (const size_t i : order)
-    if (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt) list.push_back(i);
+    if (is_like_measured(candidates[i]) &&
+        (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt))
+      list.push_back(i);
   return list;
 }
 
@@ -255,7 +263,7 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
-  if (candidates.empty() || !std::all_of(candidates.begin(), candidates.end(), is_measured) ||
+  if (candidates.empty() || std::any_of(candidates.begin(), candidates.end(), is_younger) ||
       !is_like_measured(key) || gains_in_company(key, candidates[0]))
     return false;
   const Candidate& first = candidates[0];

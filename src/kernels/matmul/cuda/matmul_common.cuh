@@ -125,6 +125,7 @@ enum class Split {
   kWorkspace,  // parts go to the workspace; the kernel of Split::kSum adds them
   kSum,        // see kWorkspace
   kRow,        // not split: the blocks of a cluster have the tiles of whole rows (row_epilogue.cuh)
+  kMulticast,  // not split: the blocks of a cluster have tiles of one column, and each loads a part of y for all
 };
 
 // Of the groups of a thread: those that lie inside the result, where that saves something.

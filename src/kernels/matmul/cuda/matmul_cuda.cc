@@ -22,13 +22,14 @@ bool in_tf32(const AnyProblem& problem) {
 // Of one matrix, where whole tiles run the epilogue by rows, in groups of columns.
 bool can_sum_rows(const CudaProblem& problem, const MatmulWay& way) {
   const MatmulView a = matmul_view(problem);
-  return is_wgmma(way) && split_parts(way) == 1 && a.batch.empty() && divides(a.n, kEpilogueGroup);
+  return is_wgmma(way) && way.split.kind == SplitKind::none && a.batch.empty() &&
+         divides(a.n, kEpilogueGroup);
 }
 
 // Whether blocks take whole tiles, of any batch; where they sum x, of as many columns as that takes, whatever
 // the sizes.
 bool shares_launch(const CudaProblem& problem, const MatmulWay& way) {
-  return is_wgmma(way) && split_parts(way) == 1 && way.occupancy == 1 &&
+  return is_wgmma(way) && way.split.kind == SplitKind::none && way.occupancy == 1 &&
          (!product_group(problem)->x_sums ||
           bounds(matmul_view(problem).n, ranges_of(problem)).lo > (kColumnsWithSums - 1) * way.block_n);
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "codegen/nvrtc.h"
 #include "codegen/testing/needs_nvrtc.h"
+#include "kernels/cuda_machine.h"
 
 namespace aicf {
 namespace {
@@ -331,6 +332,49 @@ TEST(MatmulCuda, texts_do_not_depend_on_own_sizes) {
     return row_for(c).generate(c.problem).source;
   };
   EXPECT_EQ(source(4096), source(8192));
+}
+
+MatmulWay shared_way(const MatmulSplit& split) {
+  return {.unit = MatmulUnit::wgmma,
+          .block_m = 128,
+          .block_n = 192,
+          .stages = 4,
+          .split = split,
+          .warpgroups = 2};
+}
+
+TEST(MatmulCuda, blocks_of_a_multicast_load_a_part_of_y_each) {
+  std::vector<std::string> sources;
+  for (const bool y_transposed : {true, false}) {
+    Case c;
+    set_windows(c, DType::bf16, {}, Dim(1032), Dim(904), Dim(1304), {.y_transposed = y_transposed});
+    link(c, 90);
+    const CudaCode code = matmul_code(c.problem, shared_way({SplitKind::multicast, 4}));
+    const CudaLaunch& launch = code.launches.at(0);
+    EXPECT_EQ(launch.cluster, 4);
+    EXPECT_EQ(launch.grid[0], Dim(3 * 4 * 5));  // nine rows of tiles are three of clusters
+    EXPECT_EQ(launch.tensor_maps.at(0).box, (std::vector<int32_t>{64, 128}));
+    EXPECT_EQ(launch.tensor_maps.at(1).box,
+              (y_transposed ? std::vector<int32_t>{64, 48} : std::vector<int32_t>{64, 16}));
+    sources.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+}
+
+TEST(MatmulCuda, shares_of_all_tiles_leave_two_parts_each) {
+  Case c;
+  set_windows(c, DType::f16, {Dim(2)}, Dim(500), Dim(520), Dim(8200), {.x_transposed = true});
+  link(c, 90);
+  const CudaCode code = matmul_code(c.problem, shared_way({SplitKind::workspace, kMultiprocessors}));
+  ASSERT_EQ(code.launches.size(), 2u);
+  EXPECT_EQ(code.launches[0].grid[0], Dim(kMultiprocessors));
+  EXPECT_EQ(code.workspace_bytes, Dim(kMultiprocessors * 2 * 128 * 192 * 4));
+  // For each border between two shares a thread to eight columns.
+  EXPECT_EQ(code.launches[1].grid[0] * Dim(code.launches[1].block),
+            Dim((kMultiprocessors - 1) * 128 * 192 / 8));
+  AICF_NEEDS_NVRTC();
+  EXPECT_EQ(compile_cuda({code.source}, "sm_90a").size(), 1u);
 }
 
 // Rows of 197 and of 202 halves start at multiples of 2 and of 4 bytes.

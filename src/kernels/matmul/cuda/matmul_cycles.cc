@@ -37,7 +37,7 @@ constexpr double kThreeWarpsCycles = 0.6;     //   where they are three
 // of 128 x 256 took 27 us longer than the products of K = 4096.
 constexpr double kByteCycles = 0.9;
 constexpr double kBehindMemory = 0.1;  // share of other work that adds to the time of the memory,
-constexpr double kReduceScatterBehindMemory = 0.3;  //   where blocks with whole tiles wait for each other
+constexpr double kReduceScatterBehindMemory = 0.3;  //   where blocks with whole tiles end together
 constexpr double kClusterBase = 300;                // barriers of a cluster,
 constexpr double kClusterSum = 2400;                //   where all multiprocessors have one,
 constexpr double kClusterPart = 285;                //   reads of each part of a cluster's sum
@@ -48,7 +48,9 @@ constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose
 constexpr double kFewClusterPart = 50;      //   of each part
 constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
+constexpr double kMulticastStart = 500;     // blocks that begin and end together
 constexpr double kWorkspaceSum = 6000;      // a second launch
+constexpr double kStreamSum = 2500, kStreamBytes = 4000;  // of stream_k.cuh: it, and bytes of parts per cycle
 constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
 constexpr double kRowResult = 0.05;   //   and of each result
 
@@ -106,7 +108,9 @@ int64_t resident_blocks(const MatmulWay& c) {
 // Clusters of three and more leave multiprocessors of a processing cluster idle; one of three takes the
 // places of four: of 128 x 64 tiles 96 such blocks ran at once, 120 took twice as long.
 int64_t used_multiprocessors(const MatmulWay& c) {
-  const int blocks = row_blocks(c) > 0 ? row_blocks(c) : splits_in_cluster(c) ? split_parts(c) : 1;
+  const int blocks = row_blocks(c) > 0      ? row_blocks(c)
+                     : splits_in_cluster(c) ? split_parts(c)
+                                            : multicast_blocks(c);
   if (blocks < 3) return kMultiprocessors;
   // Small blocks find places beside others.
   if (blocks == 3) return is_wgmma(c) ? 96 : 126;
@@ -119,7 +123,8 @@ double loaded_bytes(const MatmulSizes& sizes, const MatmulWay& c, double broken)
   constexpr int64_t kFewRows = 64;
   const bool is_less = sizes.x_along_k && sizes.m > kFewRows && sizes.m < c.block_m;
   const double rows = keeps_x_stationary(c) ? 0 : static_cast<double>(is_less ? sizes.m : c.block_m);
-  return (rows * (sizes.x_lines ? 1 : broken) + c.block_n * (sizes.y_lines ? 1 : broken)) * kStepDepth * 2;
+  const double columns = static_cast<double>(c.block_n) / multicast_blocks(c);
+  return (rows * (sizes.x_lines ? 1 : broken) + columns * (sizes.y_lines ? 1 : broken)) * kStepDepth * 2;
 }
 
 // Blocks that the fullest multiprocessor has, of so many that run at a time. Clusters of mma.cuh, whose
@@ -168,12 +173,28 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
   const double gain = most > 1 && family_of(c) != MatmulFamily::mma ? kSharedGain : 1;
   const double sharing = keeps_x(sizes, c) ? std::max(1.0, mean) : most / gain;
   // Steps of wgmma take as long as their loads, of mma.cuh in tf32 longer by what rounds the operands.
+  // Of whole lines the copy engine keeps pace with wgmma: what a multicast saves there was no gain.
+  const double least = multicast_blocks(c) > 1 ? 1 : 0;
   const double part = is_wgmma(c) && !keeps_x_stationary(c)
-                          ? loaded / ((c.block_m + c.block_n) * kStepDepth * 2)
+                          ? std::max(least, loaded / ((c.block_m + c.block_n) * kStepDepth * 2))
                       : family_of(c) == MatmulFamily::mma && sizes.f32 ? kTf32Step
                                                                        : 1;
   return std::max({step_cycles(sizes, c) * part * sharing, from_l2 * static_cast<double>(running) / kL2Bytes,
                    load_latency(sizes, c, mean), fetch_cycles(sizes, c, most)});
+}
+
+// Of even shares of all tiles' K: most blocks leave a part, which a second launch reads.
+double stream_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  const int64_t total = tile_count(sizes, c) * ceil_div(sizes.k, kStepDepth);
+  const int64_t share = std::max<int64_t>(1, ceil_div(total, kMultiprocessors)),
+                running = ceil_div(total, share);
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const double tiles = static_cast<double>(tile_count(sizes, c)) / kMultiprocessors;  // of a block, to store
+  double cycles = static_cast<double>(share) * shared_step_cycles(sizes, c, running) +
+                  results * kResultCycles * std::max(1.0, tiles);
+  cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes + kReduceScatterBehindMemory * cycles);
+  return kStart + kAlone + cycles + kStreamSum +
+         static_cast<double>(running) * results * 4 * 2 / kStreamBytes;
 }
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
@@ -206,6 +227,7 @@ int64_t concurrent_blocks(const MatmulWay& c) { return used_multiprocessors(c) *
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
+  if (is_wgmma(c) && splits_in_workspace(c)) return stream_cycles(sizes, c);
   const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c);
   const int64_t sharing_row = blocks_of_row(sizes, c);
   const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
@@ -243,7 +265,7 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   // Behind the memory's time the rest does not hide entirely.
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
                                 (reduce_scatters(c) ? kReduceScatterBehindMemory : kBehindMemory) * cycles) +
-           kStart + (large ? kAlone : 0);
+           kStart + (large ? kAlone : 0) + (multicast_blocks(c) > 1 ? kMulticastStart : 0);
   const double result = family_of(c) == MatmulFamily::simt ? kSimtClusterResult
                         : reduce_scatters(c)               ? kReduceScatterResult
                                                            : kClusterResult;

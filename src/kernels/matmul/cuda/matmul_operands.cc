@@ -29,7 +29,7 @@ std::string matrix_function(const MatmulView& a, const std::string& name, const 
 }
 
 std::string load_function(const MatmulView& a, const std::string& name, const MatmulOperand& operand,
-                          const char* load, const std::string& map) {
+                          const std::string& load, const std::string& map) {
   std::string text = "  __device__ __forceinline__ void load_" + name +
                      "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
                      "batch) const {\n" +
@@ -145,7 +145,8 @@ std::string functions_text(const CudaProblem& problem, const MatmulView& a, cons
   if ((is_wgmma(way) || way.unit == MatmulUnit::mma) && !is_dual_gemm(problem) && !divides(a.n, 4))
     text += "  static constexpr int kStoredColumns = " + std::string(divides(a.n, 2) ? "2" : "1") + ";\n";
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
-  text += flag_text("kWholeTiles", !has_any_sizes(problem) && divides(a.m, way.block_m) &&
+  text += flag_text("kWholeTiles", !has_any_sizes(problem) &&
+                                       divides(a.m, int64_t{way.block_m} * multicast_blocks(way)) &&
                                        divides(a.n, tile_columns(problem, way)));
   if (is_wgmma(way)) {
     const auto map = [&](const char* maps) {
@@ -153,7 +154,10 @@ std::string functions_text(const CudaProblem& problem, const MatmulView& a, cons
                                                : std::string("map");
     };
     text += load_function(a, "x", a.x, "load_box", map("x_maps"));
-    const char* load = reads_y_once(problem, a, way) ? "load_box_once" : "load_box";
+    const int sharers = multicast_blocks(way);
+    const std::string load = sharers > 1                     ? "send_box<" + std::to_string(sharers) + ">"
+                             : reads_y_once(problem, a, way) ? "load_box_once"
+                                                             : "load_box";
     text += load_function(a, "y", a.y, load, map("y_maps"));
     if (is_dual_gemm(problem)) text += load_function(a, "y1", a.y, load, "map");
   }
@@ -204,17 +208,18 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
   return operands;
 }
 
-TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& a, int operand, int block) {
+TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& a, int operand, int block,
+                         int sharers) {
   const CudaWindow& window = problem.inputs[static_cast<size_t>(operand)];
   const MatmulOperand& own = operand == 0 ? a.x : a.y;
   const auto rank = static_cast<int32_t>(window.sizes.size());
   const int32_t k_axis = operand == 0 ? rank - 1 : rank - 2, other = operand == 0 ? rank - 2 : rank - 1;
   const auto depth = static_cast<int32_t>(per(kStageBytes, window.dtype));
-  if (own.panels) return {operand, {2, 1, 0}, {depth, block, 1}, 128};
-  TensorMapSpec map{operand, {k_axis, other}, {depth, block}, 128};
+  if (own.panels) return {operand, {2, 1, 0}, {depth, block / sharers, 1}, 128};
+  TensorMapSpec map{operand, {k_axis, other}, {depth, block / sharers}, 128};
   if (!own.along_k) {
     map.axes = {other, k_axis};
-    map.box = {64, depth};
+    map.box = {64, depth / sharers};
   }
   for (const int32_t axis : map_batch_axes(problem, a, window, own)) {
     map.axes.push_back(axis);

@@ -32,6 +32,7 @@ struct EarlyOperands {
 EarlyOperands early_operands(const CudaProblem& problem, const MatmulWay& way);
 
 // Of operand 0 (x) or 1 (y): boxes of a stage's depth of K by `block` rows or columns.
-TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& view, int operand, int block);
+TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& view, int operand, int block,
+                         int sharers = 1);
 
 }  // namespace aicf

@@ -67,7 +67,8 @@ bool loads_longer_than_it_multiplies(const MatmulWay& way) {
 
 bool has_one_tile(const MatmulPlan& plan, const CudaProblem& problem) {
   return plan.way.schedule == MatmulSchedule::cooperative && row_blocks(plan.way) == 0 &&
-         largest(plan.tiles, ranges_of(problem)) <= concurrent_blocks(plan.way) / split_parts(plan.way);
+         largest(plan.tiles, ranges_of(problem)) <=
+             concurrent_blocks(plan.way) / split_parts(plan.way) / multicast_blocks(plan.way);
 }
 
 // Whether x is read before the wait for the launches before (wgmma.cuh). By two warpgroups only where it is
@@ -75,7 +76,7 @@ bool has_one_tile(const MatmulPlan& plan, const CudaProblem& problem) {
 // 512 x 4096 x 4096 in tiles of 128 x 128 29.7, and 28.3 without.
 bool reads_x_early(const MatmulPlan& plan, const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &y = problem.inputs[1];
-  if (is_fused(problem) || !x.ready || !y.constant) return false;
+  if (is_fused(problem) || !x.ready || !y.constant || splits_in_workspace(plan.way)) return false;
   return plan.way.warpgroups == 1 ||
          (loads_longer_than_it_multiplies(plan.way) && has_one_tile(plan, problem));
 }
@@ -105,8 +106,8 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
   return {.x_along_k = a.x.along_k,
           .y_along_k = a.y.along_k,
           .x_rows = x_rows_of(plan, problem),
-          .constant_y =
-              problem.inputs[1].constant && group == nullptr && (!plan.dual || problem.inputs[2].constant),
+          .constant_y = !splits_in_workspace(way) && problem.inputs[1].constant && group == nullptr &&
+                        (!plan.dual || problem.inputs[2].constant),
           .early_x = reads_x_early(plan, problem),
           .kept_bytes = plan.keeps_x ? kept_x_bytes(matmul_sizes(problem), way, own_part) : 0,
           .kept_steps =
@@ -136,7 +137,8 @@ MatmulPlan resolve(const MatmulWay& way, const CudaProblem& problem) {
   if (way.unit == MatmulUnit::mma) plan.warp = warp_tile(way, plan.dual);
   plan.keeps_x = keeps_x(matmul_sizes(problem), plan.way) && a.k.constant() && a.batch.empty();
   plan.tile_columns = tile_columns(problem, way);
-  plan.tiles = a.batches() * ceildiv(a.m, Dim(way.block_m)) * ceildiv(a.n, Dim(plan.tile_columns));
+  plan.tiles = a.batches() * ceildiv(a.m, Dim(int64_t{way.block_m} * multicast_blocks(way))) *
+               ceildiv(a.n, Dim(plan.tile_columns));
   const Dim step(is_sliced(way)
                      ? kEpilogueGroup
                      : per(kStageBytes, family_of(way) == MatmulFamily::simt ? DType::f16 : dtype));

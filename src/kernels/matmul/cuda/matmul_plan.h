@@ -20,7 +20,7 @@ struct MatmulPlan {
   WarpTile warp;             // mma: results of a warp
   bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (wgmma_rs.cuh)
   int tile_columns = 0;      // of the result
-  Dim tiles;                 // of the result, of all batches
+  Dim tiles;                 // of the result, of all batches; those of a multicast's blocks count as one
   Dim part_depth;            // of K, of one part of a split
   int64_t row_blocks = 0;    // that share a row of tiles, where x is stationary
   WgmmaTile wgmma;           // of wgmma alone

@@ -30,6 +30,8 @@ enum class SplitKind : uint8_t {
   workspace,  // parts of K, which a second launch adds up
   cluster,    // parts of K, which the blocks of a cluster add up through distributed shared memory
   row,        // the blocks of a cluster have a row of tiles and reduce it together (row_epilogue.cuh)
+  multicast,  // not split: the blocks of a cluster have tiles of one column and load each part of y once for
+              // all
 };
 struct MatmulSplit {
   SplitKind kind = SplitKind::none;
@@ -75,6 +77,11 @@ inline int split_parts(const MatmulWay& way) {
 }
 // Blocks of a cluster whose tiles make up whole rows; 0: any tiles.
 inline int row_blocks(const MatmulWay& way) { return way.split.kind == SplitKind::row ? way.split.parts : 0; }
+
+// Blocks of a cluster that load y once for all of them; 1: each its own.
+inline int multicast_blocks(const MatmulWay& way) {
+  return way.split.kind == SplitKind::multicast ? way.split.parts : 1;
+}
 
 inline bool is_ping_pong(const MatmulWay& way) { return way.schedule == MatmulSchedule::ping_pong; }
 inline bool keeps_x_stationary(const MatmulWay& way) { return way.schedule == MatmulSchedule::stationary_x; }

@@ -48,6 +48,9 @@ struct WgmmaMatmul {
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
   static constexpr bool kInCluster = kSplit == Split::kCluster, kAlongK = kYAlongK;
+  // Blocks of a cluster for which each loads a part of y (multicast). They have tiles of one column, and as many steps.
+  static constexpr int kSharers = kSplit == Split::kMulticast ? kParts : 1;
+  static constexpr bool kMulticast = kSharers > 1;
   using Few = FewRows<kParts, kQuadBlocks>;
   static constexpr bool kFewRows = kInCluster && kXRows <= 8 && kWarpgroups == 1;  // the first warp has all of them
   // As reduce_scatters in matmul_ways.h says.
@@ -88,14 +91,17 @@ struct WgmmaMatmul {
     __device__ uint32_t chunks() const { return base + kStages * (kStageBytes + 16); }
   };
 
-  // What a block does: tiles `first`, `first + stride`, …, of each `steps` stages of K from k_first on.
+  // What a block does: tiles `first`, `first + stride`, …, of each `steps` stages of K from k_first on. With kMulticast the
+  // tiles of a cluster's blocks count as one, so many rows high.
   struct Work {
     uint32_t row_tiles, column_tiles, tiles, first, stride;
     int k_first, steps;
     __device__ MatmulTile tile(uint32_t index) const {
       if constexpr (kStationaryX) return {0, index % row_tiles, index / row_tiles};  // the stride is a multiple of row_tiles
-      return kSplit == Split::kRow ? row_tile_at(index, row_tiles, column_tiles)
-                                   : tile_at(index, row_tiles, column_tiles);
+      if constexpr (kSplit == Split::kRow) return row_tile_at(index, row_tiles, column_tiles);
+      MatmulTile tile = tile_at(index, row_tiles, column_tiles);
+      if constexpr (kMulticast) tile.row = tile.row * kSharers + blockIdx.x % kSharers;
+      return tile;
     }
   };
 
@@ -103,7 +109,7 @@ struct WgmmaMatmul {
   template <class Operands>
   static __device__ Work work_of(const Operands& o, int part_depth) {
     Work work;
-    work.row_tiles = uint32_t(tiles_of<int>(o.m, BM));
+    work.row_tiles = uint32_t(tiles_of<int>(o.m, BM * kSharers));
     work.column_tiles = uint32_t(tiles_of<int>(o.n, kTileColumns<Operands>));
     work.tiles = work.row_tiles * work.column_tiles * uint32_t(o.batches);
     work.first = blockIdx.x / kParts;
@@ -122,15 +128,17 @@ struct WgmmaMatmul {
 #endif
       for (uint32_t slot = 0; slot < kStages; ++slot) {
         barrier_init(shared.full(slot), 1);
-        barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns);  // every warp that reads
+        barrier_init(shared.empty(slot), 4 * kWarpgroups / kTurns * kSharers);  // every warp that reads
       }
       if constexpr (kStationaryX)
         for (int step = 0; step < kMostKept; ++step) barrier_init(shared.kept_full(step), 1);
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if constexpr (kInCluster)
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kInCluster || kMulticast)
       cluster_barrier();
     else
+#endif
       __syncthreads();
   }
 
@@ -149,7 +157,20 @@ struct WgmmaMatmul {
   // ---- the warpgroups that multiply ----
 
   static __device__ __forceinline__ void release(const Shared& shared, uint32_t slot) {
-    if ((threadIdx.x & 31) == 0) barrier_arrive(shared.empty(slot));
+    if constexpr (kMulticast) {
+      if ((threadIdx.x & 31) < kSharers) barrier_arrive_at(shared.empty(slot), threadIdx.x & 31);
+    } else if ((threadIdx.x & 31) == 0) {
+      barrier_arrive(shared.empty(slot));
+    }
+  }
+  // No block leaves while another of its cluster sends it y, or says that it has read its own.
+  static __device__ __forceinline__ void leave() {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kMulticast) {
+      __syncwarp();
+      cluster_barrier();
+    }
+#endif
   }
 
   static __device__ __forceinline__ int row_of(int warpgroup) { return kPingPong ? 0 : warpgroup * kRows; }
@@ -327,6 +348,7 @@ struct WgmmaMatmul {
       else
         multiply(x, o, shared, work, epilogue, warpgroup, memory);
     }
+    leave();
   }
 };
 

@@ -138,6 +138,7 @@ struct EpilogueWarpsMatmul : Product {
       if (threadIdx.x == 32 * kLoader)
         typename Product::template Loader<Operands>{o, x_map, y_map, shared, work}.run();
     }
+    Product::leave();
   }
 };
 

@@ -19,6 +19,16 @@ __device__ __forceinline__ void barrier_expect(uint32_t barrier, int bytes) {
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// At the same barrier of a block of the cluster. No wider than that of a block: .release.cluster waits for all of the
+// warp's memory accesses (MEMBAR.ALL.GPU) in every step, which took products twice the time on an H100; what is released,
+// wgmma's reads, has ended.
+__device__ __forceinline__ void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
   uint32_t done;
   do {
@@ -62,6 +72,33 @@ __device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, ui
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
           to),
       "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
+// The same for the first kBlocks of the cluster: to the same place in each, and counted by the same barrier of each.
+template <int kBlocks>
+__device__ __forceinline__ void send_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "h"(uint16_t((1 << kBlocks) - 1))
+      : "memory");
+}
+template <int kBlocks>
+__device__ __forceinline__ void send_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "h"(uint16_t((1 << kBlocks) - 1))
+      : "memory");
+}
+template <int kBlocks>
+__device__ __forceinline__ void send_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2,
+                                         int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "h"(uint16_t((1 << kBlocks) - 1))
       : "memory");
 }
 

@@ -36,11 +36,25 @@ struct WgmmaLoader {
   // Panels of y are 64 columns along n, or all that the tile has along k; of a pair, half of them are of y1.
   static constexpr int kColumns = Product::template kTileColumns<Operands>;
   static constexpr int kYPanel = Product::kAlongK ? kColumns : 64;
-  __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
+  // Of a multicast each block sends all of them its part of every panel's rows.
+  static constexpr int kYRows = (Product::kAlongK ? kColumns : kWgmmaDepth) / Product::kSharers;
+  __device__ __forceinline__ void send_y(uint32_t slot, int step, const MatmulTile& tile) const {
+    const int first = int(blockIdx.x % Product::kSharers) * kYRows;
 #pragma unroll
     for (int panel = 0; panel < kColumns / kYPanel; ++panel)
-      o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
-               int(tile.column) * kColumns + panel * kYPanel, tile.batch);
+      o.load_y(y_map, shared.y(slot) + panel * kPanelBytes + first * 128, shared.full(slot),
+               k_of(step) + (Product::kAlongK ? 0 : first),
+               int(tile.column) * kColumns + panel * kYPanel + (Product::kAlongK ? first : 0), tile.batch);
+  }
+  __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
+    if constexpr (Product::kMulticast) {
+      send_y(slot, step, tile);
+    } else {
+#pragma unroll
+      for (int panel = 0; panel < kColumns / kYPanel; ++panel)
+        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
+                 int(tile.column) * kColumns + panel * kYPanel, tile.batch);
+    }
     if constexpr (Operands::kDualGemm) {
 #pragma unroll
       for (int panel = 0; panel < kColumns / kYPanel; ++panel)

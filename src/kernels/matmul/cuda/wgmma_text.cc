@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda_machine.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 
 namespace aicf {
@@ -96,6 +97,7 @@ int steps_left(const MatmulWay& c, const WgmmaTile& tile) {
 int blocks_together(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
   if (row_blocks(c) > 0) return row_blocks(c);
   if (splits_in_cluster(c)) return split_parts(c);
+  if (multicast_blocks(c) > 1) return multicast_blocks(c);
   return tile.early_x && c.warpgroups == 2 && tiles.constant() && *tiles.constant() % 2 == 0 ? 2 : 1;
 }
 
@@ -136,14 +138,20 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
   const int ahead = c.occupancy > kFewBlocks || tile.own_bytes > kOneChunk ? 0
                     : tile.own_bytes > kTwoChunks                          ? 1
                                                                            : 2;
-  const std::string split = row_blocks(c) > 0 ? "kRow, " : splits_in_cluster(c) ? "kCluster, " : "kNone, ";
-  const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
-                              number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
-                              flag(is_ping_pong(c)) + number(ahead) + flag(tile.x_along_k) +
-                              flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-                              "aicf::Split::" + split + number(split_parts(c)) +
-                              std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
+  const int sharers = multicast_blocks(c);
+  const std::string split = row_blocks(c) > 0      ? "kRow, "
+                            : sharers > 1          ? "kMulticast, "
+                            : splits_in_cluster(c) ? "kCluster, "
+                                                   : "kNone, ";
+  const std::string product =
+      "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
+      number(c.warpgroups) + flag(has_loader_group(c)) + flag(is_ping_pong(c)) + number(ahead) +
+      flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
+      "aicf::Split::" + split + number(splits_in_workspace(c) ? 1 : split_parts(c) * sharers) +
+      std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
+  if (splits_in_workspace(c))
+    return "aicf::StreamMatmul<" + product + ", " + std::to_string(split_parts(c)) + ">";
   if (has_epilogue_warps(c))
     return "aicf::EpilogueWarpsMatmul<" + product + ", " + std::to_string(tile.epilogue_warps) + kept_steps +
            ">";
@@ -168,9 +176,12 @@ CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& ti
   launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};
-  launch.grid[0] = row_blocks(c) > 0      ? tiles
-                   : splits_in_cluster(c) ? tiles * Dim(split_parts(c))
-                                          : min(tiles, Dim(kMultiprocessors * c.occupancy));
+  launch.grid[0] = row_blocks(c) > 0         ? tiles
+                   : splits_in_cluster(c)    ? tiles * Dim(split_parts(c))
+                   : splits_in_workspace(c)  ? Dim(split_parts(c))
+                   : multicast_blocks(c) > 1 ? min(tiles, Dim(concurrent_blocks(c) / multicast_blocks(c))) *
+                                                   Dim(multicast_blocks(c))
+                                             : min(tiles, Dim(kMultiprocessors * c.occupancy));
   return launch;
 }
 
