@@ -6,7 +6,7 @@
 
 #include "aicf_seeds.h"
 #include "harness.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "runtime/null/null_device.h"
 
 namespace aicf::fuzz {
@@ -117,7 +117,7 @@ const std::vector<std::string>& words() {
     for (const Kernel& kernel : kernel_table()) all.emplace_back(kernel.name);
     for (const CudaKernel& kernel : cuda_kernel_table()) all.emplace_back(kernel.name);
 #define AICF_TILE_OP(name, arity, types) all.emplace_back(#name);
-#include "kernels/tile_ops.def"
+#include "kernels/common/tile_ops.def"
 #undef AICF_TILE_OP
     return all;
   }();

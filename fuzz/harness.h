@@ -22,7 +22,7 @@
 #include "artifact/artifact.h"
 #include "base/error.h"
 #include "compile/compile.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 #include "runtime/random_inputs.h"

@@ -17,22 +17,35 @@ SRC = ROOT / "src"
 # large a packed form is, never kernel code. Code generation and planning know what a launch and a tile
 # program look like, not which kernels there are; of the calls, code generation sees the forms that it writes
 # text for, never a rule.
-LAUNCH = {"kernels/abi.h", "kernels/control_launches.h", "kernels/cuda_launch.h", "kernels/tile_program.h"}
+LAUNCH = {
+    "kernels/common/abi.h",
+    "kernels/common/control_launches.h",
+    "kernels/common/cuda_launch.h",
+    "kernels/common/tile_program.h",
+}
 PARTIAL = {
-    ("target", "kernels"): {"kernels/kernel.h", "kernels/cuda_kernel.h", "kernels/tile_program.h"},
+    ("target", "kernels"): {
+        "kernels/common/kernel.h",
+        "kernels/common/cuda_kernel.h",
+        "kernels/common/tile_program.h",
+    },
     ("select", "kernels"): LAUNCH
     | {
-        "kernels/kernel.h",
-        "kernels/cuda_kernel.h",
-        "kernels/custom_kernel.h",
-        "kernels/kernel_revision.h",
-        "kernels/way.h",
-        "kernels/work.h",
+        "kernels/common/kernel.h",
+        "kernels/common/cuda_kernel.h",
+        "kernels/common/custom_kernel.h",
+        "kernels/common/kernel_revision.h",
+        "kernels/common/way.h",
+        "kernels/common/work.h",
     }
-    | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/library_call.h"},
-    ("calls", "kernels"): {"kernels/cuda_kernel.h", "kernels/custom_kernel.h", "kernels/tile_program.h"}
-    | {"kernels/kernel.h"}
-    | {"kernels/control/control_code.h", "kernels/prologue.h", "kernels/product_group.h"},
+    | {"kernels/matmul/cpu/pack.h", "kernels/conv/cpu/pack_conv_w.h", "kernels/common/library_call.h"},
+    ("calls", "kernels"): {
+        "kernels/common/cuda_kernel.h",
+        "kernels/common/custom_kernel.h",
+        "kernels/common/tile_program.h",
+    }
+    | {"kernels/common/kernel.h"}
+    | {"kernels/control/control_code.h", "kernels/common/prologue.h", "kernels/common/product_group.h"},
     ("calls", "select"): {
         "select/call_program.h",
         "select/choose.h",
@@ -43,8 +56,13 @@ PARTIAL = {
         "select/region_codegen.h",
     },
     ("codegen", "kernels"): LAUNCH
-    | {"kernels/cuda_kernel.h", "kernels/cuda_text.h", "kernels/custom_kernel.h", "kernels/prologue.h"}
-    | {"kernels/product_group.h"},
+    | {
+        "kernels/common/cuda_kernel.h",
+        "kernels/common/cuda_text.h",
+        "kernels/common/custom_kernel.h",
+        "kernels/common/prologue.h",
+    }
+    | {"kernels/common/product_group.h"},
     ("codegen", "select"): {"select/call_program.h", "select/cuda_problem.h", "select/layout.h"},
     ("codegen", "calls"): {"calls/bundle_calls.h", "calls/call_code.h", "calls/group_products.h"},
     ("plan", "kernels"): LAUNCH,

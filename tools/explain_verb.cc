@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "measuring.h"
 #include "verbs.h"
 

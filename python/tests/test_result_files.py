@@ -86,8 +86,8 @@ def test_a_page_opens_with_what_it_is_for(checks: Any) -> None:
 
 
 def test_comments_name_files_that_exist(checks: Any) -> None:
-    files = ["src/kernels/way.h", "src/kernels/matmul/cuda/wgmma.cuh"]
-    sound = "int a;  // as way.h, matmul/cuda/wgmma.cuh and src/kernels/way.h say; in each *_isa.cc\n"
+    files = ["src/kernels/common/way.h", "src/kernels/matmul/cuda/wgmma.cuh"]
+    sound = "int a;  // as way.h, matmul/cuda/wgmma.cuh and src/kernels/common/way.h say; in each *_isa.cc\n"
     assert list(checks.check_comments("src/x.cc", sound, files)) == []
     for gone in ("gone.h", "matmul/way.h", "src/way.h"):
         text = f'// One.\n#include "y.h"\n// As {gone} says.\n'

@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "base/error.h"
+#include "kernels/common/custom_kernel.h"
+#include "kernels/common/product_group.h"
 #include "kernels/control/control_code.h"
-#include "kernels/custom_kernel.h"
-#include "kernels/product_group.h"
 #include "select/cuda_problem.h"
 
 namespace aicf {

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "select/call_program.h"
 #include "target/target.h"
 

@@ -6,7 +6,7 @@
 
 #include "calls/call_windows.h"
 #include "calls/joined_program.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "select/call_program.h"
 
 namespace aicf {

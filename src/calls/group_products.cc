@@ -11,7 +11,7 @@
 #include "base/format.h"
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
-#include "kernels/product_group.h"
+#include "kernels/common/product_group.h"
 
 namespace aicf {
 namespace {

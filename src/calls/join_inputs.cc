@@ -10,7 +10,7 @@
 #include "calls/bundle_calls.h"
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
-#include "kernels/prologue.h"
+#include "kernels/common/prologue.h"
 #include "select/cost_model.h"
 #include "select/layout.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "calls/decision.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 #include "select/call_program.h"
 
 namespace aicf {

@@ -3,7 +3,7 @@
 
 #include "calls/legality.h"
 #include "calls/rule_site.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "select/layout.h"
 
 namespace aicf {

@@ -9,7 +9,7 @@
 #include "calls/call_forms.h"
 #include "calls/call_windows.h"
 #include "ir/op.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 namespace {

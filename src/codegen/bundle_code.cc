@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "calls/bundle_calls.h"
 #include "codegen/unit_writer.h"
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
 #include "select/cuda_problem.h"
 #include "select/layout.h"
 

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "codegen/nvrtc.h"
 #include "codegen/packed_error.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 namespace {

@@ -10,7 +10,7 @@
 #include "codegen/product_group_code.h"
 #include "codegen/prologue_code.h"
 #include "codegen/unit_writer.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/custom_kernel.h"
 
 namespace aicf {
 namespace {

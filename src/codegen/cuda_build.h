@@ -11,7 +11,7 @@
 #include "base/array.h"
 #include "calls/call_code.h"
 #include "codegen/nvrtc.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "select/call_program.h"
 #include "target/target.h"
 

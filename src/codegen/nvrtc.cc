@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/out_of_memory.h"
 #include "codegen/forked.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 namespace {

@@ -1,6 +1,6 @@
 #include "codegen/product_group_code.h"
 
-#include "kernels/product_group.h"
+#include "kernels/common/product_group.h"
 #include "select/layout.h"
 
 namespace aicf {

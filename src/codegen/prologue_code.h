@@ -3,7 +3,7 @@
 #pragma once
 
 #include "calls/call_code.h"
-#include "kernels/prologue.h"
+#include "kernels/common/prologue.h"
 
 namespace aicf {
 

@@ -13,7 +13,7 @@
 #include "ir/reference/compare.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"

@@ -18,7 +18,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/rounding.h"
 #include "ir/text.h"
-#include "kernels/isa.h"
+#include "kernels/common/isa.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 

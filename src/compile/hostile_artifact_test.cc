@@ -13,7 +13,7 @@
 #include "compile/compile.h"
 #include "compile/testing/forger.h"
 #include "compile/testing/random_arrays.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "plan/plan_json.h"
 
 // A sanitizer maps terabytes of shadow memory, which a limit on address space would forbid.

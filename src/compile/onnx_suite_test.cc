@@ -14,7 +14,7 @@
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
 #include "import/testing/onnx_case.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 

@@ -67,7 +67,7 @@ TEST(ProductTiles, HaveTheResultsOfThePlainWay) {
   }
 }
 
-// As a caller may still write them (kernels/way.cc).
+// As a caller may still write them (kernels/common/way.cc).
 TEST(ProductTiles, WordsOfBeforeChooseTheSame) {
   AICF_NEEDS_NVRTC();
   const Program program = network(kTileCases[2]);

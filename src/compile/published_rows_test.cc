@@ -12,7 +12,7 @@
 #include "compile/testing/random_arrays.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf::testing {
 namespace {

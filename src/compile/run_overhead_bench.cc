@@ -12,7 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include "compile/compile.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/bind_step.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 

@@ -18,7 +18,7 @@
 #include "compile/testing/test_device.h"
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "train/losses.h"
 #include "train/schedules.h"

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/abi.h"
-#include "kernels/control_launches.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/control_launches.h"
 #include "plan/control_layout.h"
 
 namespace aicf {

@@ -13,8 +13,8 @@
 #include "base/dim.h"
 #include "base/dtype.h"
 #include "base/strided.h"
-#include "kernels/cuda_launch.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/cuda_launch.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 
@@ -47,7 +47,7 @@ struct TensorRef : Strided<Dim> {
 
 // A library's routine that runs in place of the launches.
 struct LibraryStep {
-  std::string call;        // its text (kernels/library_call.h); "": none
+  std::string call;        // its text (kernels/common/library_call.h); "": none
   int32_t workspace = -1;  // a buffer of the arena; -1: none
   bool operator==(const LibraryStep&) const = default;
 };

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_launch.h"
+#include "kernels/common/cuda_launch.h"
 #include "plan/plan.h"
 #include "select/call_program.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/step_check.h"
+#include "kernels/common/step_check.h"
 #include "runtime/bind_step.h"
 
 namespace aicf {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "plan/control_layout.h"
 
 namespace aicf {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/abi.h"
-#include "kernels/cuda_launch.h"
-#include "kernels/library_call.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/cuda_launch.h"
+#include "kernels/common/library_call.h"
 #include "plan/plan.h"
 
 namespace aicf {

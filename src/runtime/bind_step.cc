@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf {

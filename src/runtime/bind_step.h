@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "plan/plan.h"
 
 namespace aicf {

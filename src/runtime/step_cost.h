@@ -1,7 +1,7 @@
 // What a step must do at bound sizes, and how long it took.
 #pragma once
 
-#include "kernels/work.h"
+#include "kernels/common/work.h"
 #include "plan/plan.h"
 
 namespace aicf {

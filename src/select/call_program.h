@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 #include "select/kernel_call.h"
 #include "target/target.h"
 

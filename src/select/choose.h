@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "select/kernel_call.h"
 #include "select/records.h"
 #include "target/target.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/kernel_revision.h"
+#include "kernels/common/kernel_revision.h"
 #include "select/layout.h"
 #include "select/library_call.h"
 #include "select/select.h"

@@ -2,7 +2,7 @@
 // whose rows have no estimate of their own. It ranks nothing across rows; it lets people compare.
 #pragma once
 
-#include "kernels/work.h"
+#include "kernels/common/work.h"
 #include "select/kernel_call.h"
 #include "target/target.h"
 

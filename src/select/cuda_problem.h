@@ -1,7 +1,7 @@
 // A call as the rows of the CUDA table see it.
 #pragma once
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "select/kernel_call.h"
 
 namespace aicf {

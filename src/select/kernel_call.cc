@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ir/op.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/custom_kernel.h"
 
 namespace aicf {
 namespace {

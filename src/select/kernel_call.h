@@ -13,13 +13,13 @@
 #include "base/indirect.h"
 #include "base/strided.h"
 #include "ir/graph.h"
-#include "kernels/library_call.h"
-#include "kernels/way.h"
+#include "kernels/common/library_call.h"
+#include "kernels/common/way.h"
 #include "select/problem_key.h"
 
 namespace aicf {
 
-struct CustomCuda;  // kernels/custom_kernel.h
+struct CustomCuda;  // kernels/common/custom_kernel.h
 
 // A strided view of a value's storage; `root` is the value that owns the bytes (row-major when it was made).
 struct Window : Strided<Dim> {
@@ -93,7 +93,7 @@ struct RowCall {
 
 // A library's routine.
 struct LibraryRun {
-  std::string text;  // of the routine's call (kernels/library_call.h)
+  std::string text;  // of the routine's call (kernels/common/library_call.h)
   int64_t workspace_bytes = 0;
   RowCall fallback;  // runs where the library is not wanted
   bool operator==(const LibraryRun&) const = default;
@@ -170,7 +170,7 @@ struct RunName {
 };
 std::string to_string(const RunName& name);
 // A name that a record or a caller holds, in today's words: that of a way of before is the way's
-// (kernels/way.h).
+// (kernels/common/way.h).
 std::string current_name(const std::string& name);
 
 // Names of plans and reports for calls that no single row runs.

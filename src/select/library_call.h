@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 #include "select/kernel_call.h"
 
 namespace aicf {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "select/choose.h"
 #include "select/cuda_problem.h"
 #include "select/layout.h"

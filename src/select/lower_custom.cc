@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/custom_kernel.h"
 #include "select/layout.h"
 
 namespace aicf {

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "base/mapped_file.h"
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 #include "select/records.h"
 #include "select/testing/candidates_of_key.h"
 

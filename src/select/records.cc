@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/mapped_file.h"
-#include "kernels/kernel_revision.h"
+#include "kernels/common/kernel_revision.h"
 #include "select/kernel_call.h"
 #include "select/shipped_records.h"
 

@@ -28,7 +28,7 @@ std::string_view kernel_of(std::string_view candidate);
 
 // `tools` and the revision of the chosen candidate's kernel, if it has one.
 std::string record_versions(const std::string& tools, const std::string& choice);
-// Whether the kernel has changed since (kernels/kernel_revision.h).
+// Whether the kernel has changed since (kernels/common/kernel_revision.h).
 bool is_stale(const Record& record);
 
 std::string to_string(const std::vector<Record>& records);  // a whole file

@@ -70,7 +70,7 @@ TEST(Records, malformed_files_name_the_line) {
   EXPECT_TRUE(parse_records(header + "# a remark\n\n", "test").empty());
 }
 
-// Files of before hold words of before (kernels/way.cc).
+// Files of before hold words of before (kernels/common/way.cc).
 TEST(Records, names_of_before_are_read_in_todays_words) {
   const auto choice_of = [](const std::string& written) {
     return parse_records(to_string(std::vector<Record>{record(recorded_product(1, 2, 3), written)}),

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 #include "select/call_program.h"
 
 namespace aicf {

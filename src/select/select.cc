@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
 #include "select/region_codegen.h"

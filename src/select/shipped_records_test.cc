@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 #include "select/records.h"
 #include "select/testing/candidates_of_key.h"
 

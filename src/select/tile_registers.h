@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 

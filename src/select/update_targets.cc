@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/region.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "target/tile_mapping.h"
 
 namespace aicf {

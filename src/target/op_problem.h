@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ir/graph.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf {
 

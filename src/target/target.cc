@@ -5,7 +5,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "target/op_problem.h"
 #include "target/tile_mapping.h"
 

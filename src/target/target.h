@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/graph.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf {
 

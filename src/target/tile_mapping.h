@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ir/graph.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 

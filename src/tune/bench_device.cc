@@ -11,7 +11,7 @@
 #include "codegen/code_cache.h"
 #include "codegen/cuda_build.h"
 #include "codegen/nvrtc.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "tune/trial_run.h"
 
 namespace aicf {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda_launch.h"
+#include "kernels/common/cuda_launch.h"
 #include "runtime/device.h"
 #include "tune/operand_values.h"
 #include "tune/trial.h"

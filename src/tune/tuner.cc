@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 
 namespace aicf {
 namespace {

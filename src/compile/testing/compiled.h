@@ -7,7 +7,7 @@
 
 #include "compile/compile.h"
 #include "compile/testing/test_device.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/mapped_file.h"
 #include "base/safetensors.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 #include "runtime/random_inputs.h"

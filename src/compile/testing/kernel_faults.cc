@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "runtime/cpu/cpu_device.h"
 
 namespace aicf::testing {

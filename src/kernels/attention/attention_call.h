@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf {
 

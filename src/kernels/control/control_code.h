@@ -3,8 +3,8 @@
 // launches.
 #pragma once
 
-#include "kernels/control_launches.h"
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/control_launches.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/step_check.h"
+#include "kernels/common/step_check.h"
 
 namespace aicf {
 namespace {

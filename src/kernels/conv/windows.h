@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/dim.h"
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 
 namespace aicf {
 

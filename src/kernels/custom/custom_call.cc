@@ -5,7 +5,7 @@
 
 #include "base/custom_op.h"
 #include "base/error.h"
-#include "kernels/step_check.h"
+#include "kernels/common/step_check.h"
 
 namespace aicf {
 namespace {

@@ -1,8 +1,8 @@
 // Steps of the CPU that run an op of the user's: the registered function is called with dense windows.
 #pragma once
 
-#include "kernels/abi.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/custom_kernel.h"
 
 namespace aicf {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/custom_kernel.h"
 
 namespace aicf {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/custom_kernel.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,7 @@
 // A launch that copies an input to an output, shared by the CUDA rows that change a copy.
 #pragma once
 
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 
 namespace aicf {
 

@@ -3,7 +3,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/indexing/copy_cuda.h"
 
 namespace aicf {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_cuda.h"
 

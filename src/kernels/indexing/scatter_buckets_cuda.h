@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/indexing/reduction.h"
 
 namespace aicf {

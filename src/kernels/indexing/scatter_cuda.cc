@@ -6,7 +6,7 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
 #include "kernels/order/merge_cuda.h"

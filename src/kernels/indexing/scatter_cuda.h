@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/indexing/reduction.h"
 #include "kernels/order/radix_cuda.h"
 

@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "base/dim.h"
-#include "kernels/abi.h"
-#include "kernels/kernel.h"
-#include "kernels/step_check.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 
 namespace aicf {
 

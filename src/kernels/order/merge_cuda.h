@@ -1,7 +1,7 @@
 // Launches that merge sorted tiles of items (order/sort.cuh) into sorted rows, shared by sort and scatter.
 #pragma once
 
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 
 namespace aicf {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 
 namespace aicf {
 

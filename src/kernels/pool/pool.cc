@@ -4,10 +4,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/element.h"
-#include "kernels/kernel.h"
+#include "kernels/common/element.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/pool/pool_plan.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

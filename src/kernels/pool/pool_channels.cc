@@ -1,9 +1,9 @@
 #include <limits>
 
-#include "kernels/isa.h"
+#include "kernels/common/isa.h"
+#include "kernels/common/step_check.h"
 #include "kernels/pool/pool_plan.h"
 #include "kernels/pool/pool_rows.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 

@@ -1,5 +1,5 @@
 // CUDA row of random_bits.
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 
 namespace aicf {
 

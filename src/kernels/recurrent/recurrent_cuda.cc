@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/cuda_text.h"
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_text.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/recurrent/recurrent_plan.h"
 
 namespace aicf {

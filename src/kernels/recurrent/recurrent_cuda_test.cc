@@ -1,7 +1,7 @@
 // Recurrent layers on CUDA: plans fit the machine, and texts of random problems compile without a stack.
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/recurrent/recurrent_plan.h"
 
 namespace aicf {

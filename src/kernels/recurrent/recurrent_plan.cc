@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 
 namespace aicf {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf::cuda_testing {
 

@@ -14,7 +14,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf::step_testing {
 

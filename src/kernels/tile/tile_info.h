@@ -2,7 +2,7 @@
 // the rules in tile_program.h.
 #pragma once
 
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 

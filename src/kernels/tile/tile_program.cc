@@ -1,4 +1,4 @@
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr TileOpInfo kOps[] = {
 #define AICF_TILE_OP(name, arity, types) {#name, arity, types},
-#include "kernels/tile_ops.def"
+#include "kernels/common/tile_ops.def"
 #undef AICF_TILE_OP
 };
 constexpr int kOpCount = static_cast<int>(sizeof(kOps) / sizeof(kOps[0]));

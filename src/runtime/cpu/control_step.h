@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "runtime/bind_control.h"
 
 namespace aicf {

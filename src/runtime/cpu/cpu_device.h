@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "runtime/device.h"
 
 namespace aicf {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/limits.h"
-#include "kernels/custom_kernel.h"
+#include "kernels/common/custom_kernel.h"
 #include "plan/arena.h"
 
 namespace aicf {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 
 namespace aicf {
 

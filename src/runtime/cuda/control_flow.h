@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/control_launches.h"
+#include "kernels/common/control_launches.h"
 #include "runtime/bind_control.h"
 #include "runtime/cuda/launches.h"
 

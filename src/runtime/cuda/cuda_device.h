@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/work.h"
+#include "kernels/common/work.h"
 #include "runtime/device.h"
 
 namespace aicf {

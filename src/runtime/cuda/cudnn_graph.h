@@ -1,11 +1,11 @@
 // A step's call of cuDNN as the library's operation graph: tensors by number, operations between them, of
-// which the library makes one kernel or a few. Takes what kernels/cudnn_call.h found that it can take.
+// which the library makes one kernel or a few. Takes what kernels/common/cudnn_call.h found that it can take.
 #pragma once
 
 #include <map>
 #include <vector>
 
-#include "kernels/cudnn_call.h"
+#include "kernels/common/cudnn_call.h"
 #include "runtime/cuda/cudnn_api.h"
 
 namespace aicf::cuda::cudnn {

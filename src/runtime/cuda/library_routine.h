@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 #include "runtime/cuda/driver.h"
 
 namespace aicf::cuda {

@@ -7,9 +7,9 @@
 
 #include "kernels/attention/attention_call.h"
 #include "kernels/attention/cpu/attention_rows.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/matmul/cpu/gemm.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 

@@ -6,7 +6,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf {
 namespace {

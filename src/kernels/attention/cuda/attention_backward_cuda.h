@@ -2,7 +2,7 @@
 // attention_backward_code; tests may ask for a unit of their own.
 #pragma once
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "kernels/attention/cuda/attention_tiles.h"
 #include "kernels/attention/cuda/rope_text.h"
-#include "kernels/prologue.h"
+#include "kernels/common/prologue.h"
 
 namespace aicf {
 

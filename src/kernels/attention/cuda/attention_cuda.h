@@ -2,7 +2,7 @@
 // and attention_code; benches and tests may ask for a way of their own.
 #pragma once
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_kernel.h"
-#include "kernels/cuda_machine.h"  // persistent launches have a block for each multiprocessor
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_kernel.h"
+#include "kernels/common/cuda_machine.h"  // persistent launches have a block for each multiprocessor
+#include "kernels/common/cuda_text.h"
 
 namespace aicf {
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "kernels/way_words.h"
+#include "kernels/common/way_words.h"
 
 namespace aicf {
 namespace {

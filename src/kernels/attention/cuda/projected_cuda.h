@@ -2,7 +2,7 @@
 // calls can run so, and for how long.
 #pragma once
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 

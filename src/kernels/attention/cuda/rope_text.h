@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
 
 namespace aicf {
 

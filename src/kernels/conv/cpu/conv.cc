@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/cpu/conv_store.h"
-#include "kernels/kernel.h"
 #include "kernels/matmul/cpu/gemm.h"
-#include "kernels/step_check.h"
 #include "kernels/tile/cpu/tile_rows.h"
 
 namespace aicf {

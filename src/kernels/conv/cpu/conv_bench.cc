@@ -9,8 +9,8 @@
 #include <benchmark/benchmark.h>
 
 #include "base/rounding.h"
+#include "kernels/common/kernel.h"
 #include "kernels/conv/cpu/pack_conv_w.h"
-#include "kernels/kernel.h"
 
 namespace aicf {
 namespace {

@@ -2,12 +2,12 @@
 // hold channels of one output position; else they hold positions of an output row.
 #include <algorithm>
 
+#include "kernels/common/isa.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/cpu/conv_store.h"
 #include "kernels/conv/cpu/depthwise_row.h"
-#include "kernels/isa.h"
-#include "kernels/kernel.h"
-#include "kernels/step_check.h"
 #include "kernels/tile/cpu/tile_rows.h"
 
 namespace aicf {

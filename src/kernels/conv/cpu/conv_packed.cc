@@ -3,14 +3,14 @@
 // rows.
 #include <algorithm>
 
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/cpu/conv_rows.h"
 #include "kernels/conv/cpu/conv_store.h"
 #include "kernels/conv/cpu/pack_conv_w.h"
-#include "kernels/kernel.h"
 #include "kernels/matmul/cpu/gemm.h"
 #include "kernels/matmul/cpu/gemm_next.h"
-#include "kernels/step_check.h"
 #include "kernels/tile/cpu/tile_rows.h"
 
 namespace aicf {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/dim.h"
-#include "kernels/step_check.h"
+#include "kernels/common/step_check.h"
 
 namespace aicf {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <optional>
 
+#include "kernels/common/element.h"
+#include "kernels/common/step_check.h"
 #include "kernels/conv/cpu/conv_plan.h"
-#include "kernels/element.h"
 #include "kernels/matmul/cpu/gemm_finish.h"
-#include "kernels/step_check.h"
 #include "kernels/tile/cpu/tile_rows.h"
 
 namespace aicf {

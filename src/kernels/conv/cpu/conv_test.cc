@@ -2,9 +2,9 @@
 #include <functional>
 #include <limits>
 
+#include "kernels/common/step_check.h"
 #include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/testing/conv_case.h"
-#include "kernels/step_check.h"
 #include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {

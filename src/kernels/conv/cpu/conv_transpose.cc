@@ -4,10 +4,10 @@
 #include <cstring>
 
 #include "base/rounding.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/conv/cpu/conv_plan.h"
 #include "kernels/conv/cpu/conv_store.h"
-#include "kernels/kernel.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/dim.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/conv/windows.h"
-#include "kernels/kernel.h"
 #include "kernels/matmul/cpu/gemm.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -2,9 +2,9 @@
 // conv_depthwise_cuda.cc.
 #include <algorithm>
 
+#include "kernels/common/cuda_walk.h"
+#include "kernels/common/element.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
-#include "kernels/cuda_walk.h"
-#include "kernels/element.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {

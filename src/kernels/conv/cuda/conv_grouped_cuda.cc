@@ -3,11 +3,11 @@
 #include <numeric>
 
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
+#include "kernels/common/element.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/window_boxes.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
-#include "kernels/element.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {

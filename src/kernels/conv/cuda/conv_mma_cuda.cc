@@ -3,10 +3,10 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
 #include "kernels/conv/cuda/conv_ways.h"
-#include "kernels/cuda_walk.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_program.h"
-#include "kernels/cuda_walk.h"
 
 namespace aicf {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/cuda_kernel.h"
+#include "kernels/common/cuda_text.h"
 #include "kernels/conv/cuda/windows_cuda.h"
-#include "kernels/cuda_kernel.h"
-#include "kernels/cuda_text.h"
 
 namespace aicf {
 

@@ -2,7 +2,7 @@
 // with the bias in front if there is one.
 #pragma once
 
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 

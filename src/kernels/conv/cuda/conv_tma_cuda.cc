@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_ways.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 

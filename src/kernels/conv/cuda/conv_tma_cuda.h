@@ -1,8 +1,8 @@
 // Convolutions whose windows the copy engine of sm_90 reads by itself (conv_tma.cuh).
 #pragma once
 
+#include "kernels/common/cuda_kernel.h"
 #include "kernels/conv/cuda/windows_cuda.h"
-#include "kernels/cuda_kernel.h"
 
 namespace aicf {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/weight_gradient_problem.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
 
 namespace aicf {
 namespace {

@@ -3,11 +3,11 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
+#include "kernels/common/element.h"
 #include "kernels/conv/cuda/weight_gradient_problem.h"
 #include "kernels/conv/cuda/window_boxes.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
-#include "kernels/element.h"
 
 namespace aicf {
 namespace {

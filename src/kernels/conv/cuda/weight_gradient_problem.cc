@@ -1,9 +1,9 @@
 #include "kernels/conv/cuda/weight_gradient_problem.h"
 
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
 
 namespace aicf {
 namespace {

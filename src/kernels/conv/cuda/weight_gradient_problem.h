@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/cuda_kernel.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/conv/cuda/windows_cuda.h"
-#include "kernels/cuda_kernel.h"
-#include "kernels/cuda_machine.h"
 
 namespace aicf {
 

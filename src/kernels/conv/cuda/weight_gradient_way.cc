@@ -1,6 +1,6 @@
 #include "kernels/conv/cuda/weight_gradient_way.h"
 
-#include "kernels/way_words.h"
+#include "kernels/common/way_words.h"
 
 namespace aicf {
 

@@ -3,10 +3,10 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/weight_gradient_problem.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 
 namespace aicf {

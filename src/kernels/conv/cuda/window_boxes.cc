@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/rounding.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
 
 namespace aicf {
 namespace {

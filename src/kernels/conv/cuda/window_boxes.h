@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "kernels/common/cuda_kernel.h"
 #include "kernels/conv/cuda/windows_cuda.h"
-#include "kernels/cuda_kernel.h"
 
 namespace aicf {
 

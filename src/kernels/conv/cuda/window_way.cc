@@ -1,6 +1,6 @@
 #include "kernels/conv/cuda/window_way.h"
 
-#include "kernels/way_words.h"
+#include "kernels/common/way_words.h"
 
 namespace aicf {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/cuda_walk.h"
 #include "kernels/conv/windows.h"
-#include "kernels/cuda_walk.h"
 
 namespace aicf {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "kernels/abi.h"
-#include "kernels/isa.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/isa.h"
 #include "kernels/matmul/cpu/gemm_types.h"
 
 namespace aicf {

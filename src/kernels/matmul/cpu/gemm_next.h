@@ -2,7 +2,7 @@
 // contractions and convolutions, be they of its next tile or of a later call of the sequence.
 #pragma once
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "kernels/matmul/cpu/gemm_types.h"
 
 namespace aicf {

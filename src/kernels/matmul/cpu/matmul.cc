@@ -3,14 +3,14 @@
 #include <cstring>
 #include <optional>
 
-#include "kernels/element.h"
-#include "kernels/kernel.h"
+#include "kernels/common/element.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/matmul/cpu/gemm.h"
 #include "kernels/matmul/cpu/gemm_next.h"
 #include "kernels/matmul/cpu/matmul_plan.h"
 #include "kernels/matmul/cpu/pack.h"
 #include "kernels/matmul/cpu/tile_epilogue.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

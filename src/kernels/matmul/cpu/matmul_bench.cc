@@ -13,7 +13,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "kernels/matmul/cpu/pack.h"
 
 #if AICF_X86

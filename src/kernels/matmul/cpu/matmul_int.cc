@@ -1,8 +1,8 @@
 // The integer matmul: plain loops, one row of sums at a time.
 #include <algorithm>
 
+#include "kernels/common/step_check.h"
 #include "kernels/matmul/cpu/matmul_plan.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

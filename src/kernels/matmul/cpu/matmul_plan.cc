@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/common/step_check.h"
 #include "kernels/matmul/cpu/gemm_types.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/dim.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/step_check.h"
 #include "kernels/matmul/cpu/gemm.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/matmul/cpu/tile_epilogue.h"
 
+#include "kernels/common/step_check.h"
 #include "kernels/matmul/cpu/gemm_finish.h"
-#include "kernels/step_check.h"
 
 namespace aicf {
 

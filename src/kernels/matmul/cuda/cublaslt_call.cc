@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "kernels/call_words.h"
+#include "kernels/common/call_words.h"
 
 namespace aicf {
 namespace {

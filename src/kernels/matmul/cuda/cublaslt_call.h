@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 
 namespace aicf {
 

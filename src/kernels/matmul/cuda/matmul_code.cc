@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
+#include "kernels/common/product_group.h"
+#include "kernels/common/prologue.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
 #include "kernels/matmul/cuda/matmul_plan.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
-#include "kernels/product_group.h"
-#include "kernels/prologue.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "kernels/cuda_machine.h"
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/cuda_walk.h"
+#include "kernels/common/product_group.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
-#include "kernels/product_group.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {

@@ -2,7 +2,7 @@
 // cuda_kernels.def choose the way by matmul_ways.h; tests and the tuner may ask for a given one.
 #pragma once
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 
 namespace aicf {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "codegen/nvrtc.h"
 #include "codegen/testing/needs_nvrtc.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 
 namespace aicf {
 namespace {

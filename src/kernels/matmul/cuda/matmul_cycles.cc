@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/rounding.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 
 namespace aicf {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/common/product_group.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
-#include "kernels/product_group.h"
 
 namespace aicf {
 namespace {

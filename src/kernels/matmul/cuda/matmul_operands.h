@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
 #include "kernels/matmul/cuda/matmul_view.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 

@@ -1,7 +1,7 @@
 // Dual GEMM: two products of one x whose results are operands of one epilogue. A tile has the same columns of
 // both. The row of the table has no op of its own: calls/join_pairs.cc makes its calls.
 #include "base/error.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/common/product_group.h"
+#include "kernels/common/prologue.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_operands.h"
-#include "kernels/product_group.h"
-#include "kernels/prologue.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {

@@ -3,7 +3,7 @@
 // data; pure, needs no GPU.
 #pragma once
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "kernels/matmul/cuda/matmul_view.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 #include "kernels/matmul/cuda/wgmma_text.h"

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/rounding.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/wgmma_text.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/product_group.h"
+#include "kernels/common/product_group.h"
 
 namespace aicf {
 namespace {

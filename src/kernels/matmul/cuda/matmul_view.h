@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "kernels/cuda_machine.h"
-#include "kernels/way_words.h"
+#include "kernels/common/cuda_machine.h"
+#include "kernels/common/way_words.h"
 
 namespace aicf {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/rounding.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 
 namespace aicf {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 

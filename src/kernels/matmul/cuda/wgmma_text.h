@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/dtype.h"
-#include "kernels/cuda_launch.h"
+#include "kernels/common/cuda_launch.h"
+#include "kernels/common/tile_program.h"
 #include "kernels/matmul/cuda/matmul_way.h"
-#include "kernels/tile_program.h"
 
 namespace aicf {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "kernels/tile/cpu/tile_compile.h"
 #include "kernels/tile/cpu/tile_prepare.h"
 

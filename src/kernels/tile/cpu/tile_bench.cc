@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf {

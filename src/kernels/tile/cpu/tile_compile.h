@@ -7,11 +7,11 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/tile_program.h"
 #include "kernels/tile/cpu/tile_chain.h"
 #include "kernels/tile/cpu/tile_functions.h"
 #include "kernels/tile/cpu/tile_state.h"
-#include "kernels/tile_program.h"
 
 namespace aicf {
 

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "kernels/isa.h"
+#include "kernels/common/isa.h"
 
 namespace aicf {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 #include "kernels/tile/cpu/tile_across.h"
 #include "kernels/tile/cpu/tile_compile.h"
 #include "kernels/tile/cpu/tile_prepare.h"

@@ -8,7 +8,7 @@ namespace AICF_ISA_NAMESPACE {
 
 enum Op : int {
 #define AICF_TILE_OP(name, arity, types) kOp_##name,
-#include "kernels/tile_ops.def"
+#include "kernels/common/tile_ops.def"
 #undef AICF_TILE_OP
 };
 

@@ -5,7 +5,7 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/isa.h"
+#include "kernels/common/isa.h"
 
 namespace aicf {
 namespace AICF_ISA_NAMESPACE {

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 #include "kernels/tile/cpu/tile_functions.h"
 #include "kernels/tile/tile_info.h"
 

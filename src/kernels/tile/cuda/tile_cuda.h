@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
 
 namespace aicf {
 

@@ -4,7 +4,7 @@
 // the next.
 #include <algorithm>
 
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/tile/cuda/tile_stages.h"
 #include "kernels/tile/tile_info.h"
 

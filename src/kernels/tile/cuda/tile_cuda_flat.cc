@@ -2,7 +2,7 @@
 // vectors a block apart, all loads before the first use.
 #include <algorithm>
 
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/tile/cuda/tile_writer.h"
 
 namespace aicf {

@@ -1,7 +1,7 @@
 // Walks over many rows, whose next ones are brought into shared memory meanwhile.
 #include <algorithm>
 
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/tile/cuda/tile_cuda_rows.h"
 
 namespace aicf {

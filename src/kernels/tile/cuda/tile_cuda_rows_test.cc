@@ -5,7 +5,7 @@
 
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
-#include "kernels/cuda_machine.h"
+#include "kernels/common/cuda_machine.h"
 
 namespace aicf {
 namespace {

@@ -1,4 +1,4 @@
-// The instructions of tile programs (kernels/tile_ops.def) on one element, by their names there, but for those
+// The instructions of tile programs (kernels/common/tile_ops.def) on one element, by their names there, but for those
 // of tile_activations.cuh. Register types are float, double, int32_t, int64_t and, for masks, bool. Integer
 // arithmetic wraps. Elementary functions are those of CUDA's library at full accuracy.
 #pragma once

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
 #include "kernels/tile/cuda/tile_space.h"
 #include "kernels/tile/cuda/tile_values.h"
 

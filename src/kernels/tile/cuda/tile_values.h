@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 

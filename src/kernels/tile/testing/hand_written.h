@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "kernels/abi.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf::tile_testing {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/common/tile_program.h"
 #include "kernels/tile/tile_info.h"
-#include "kernels/tile_program.h"
 
 namespace aicf::tile_testing {
 

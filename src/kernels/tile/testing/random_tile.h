@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 #include "kernels/testing/cuda_texts.h"
 #include "kernels/tile/tile_info.h"
 

@@ -1,8 +1,8 @@
-#include "kernels/cudnn_call.h"
+#include "kernels/common/cudnn_call.h"
 
 #include <gtest/gtest.h>
 
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 
 namespace aicf {
 namespace {

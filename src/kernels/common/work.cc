@@ -1,4 +1,4 @@
-#include "kernels/work.h"
+#include "kernels/common/work.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
-#include "kernels/cost.h"
+#include "kernels/common/cost.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/work.h"
+#include "kernels/common/work.h"
 
 namespace aicf {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <variant>
 
-#include "kernels/cudnn_call.h"
+#include "kernels/common/cudnn_call.h"
 #include "kernels/matmul/cuda/cublaslt_call.h"
 
 namespace aicf {

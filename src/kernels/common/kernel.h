@@ -9,7 +9,7 @@
 
 #include "base/dim.h"
 #include "base/dtype.h"
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 
 namespace aicf {
 

@@ -1,5 +1,5 @@
 // Every way that a row lists prints as a text of its own, which parses to it; any other text is refused.
-#include "kernels/way.h"
+#include "kernels/common/way.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Reaching code that exists once per ISA level. A file *_isa.cc is compiled for every level into namespace
 // isa_portable, isa_avx2 or isa_avx512; its header declares the functions for all of them with
-// AICF_DECLARE_PER_ISA and ordinary code, which includes kernels/abi.h, takes the one of a level with
+// AICF_DECLARE_PER_ISA and ordinary code, which includes kernels/common/abi.h, takes the one of a level with
 // AICF_PICK_ISA. On other machines than x86-64 only the portable level exists.
 #pragma once
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 
 namespace aicf {
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda_walk.h"
+#include "kernels/common/cuda_walk.h"
 
 #include <algorithm>
 #include <limits>

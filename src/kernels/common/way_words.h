@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "kernels/call_words.h"
+#include "kernels/common/call_words.h"
 
 namespace aicf {
 

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "kernels/abi.h"
-#include "kernels/kernel.h"
+#include "kernels/common/abi.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf {
 

@@ -1,4 +1,4 @@
-#include "kernels/library_call.h"
+#include "kernels/common/library_call.h"
 
 #include <algorithm>
 

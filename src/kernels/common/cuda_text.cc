@@ -1,4 +1,4 @@
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_text.h"
 
 #include <algorithm>
 

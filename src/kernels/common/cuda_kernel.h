@@ -14,10 +14,10 @@
 
 #include "base/dim.h"
 #include "base/strided.h"
-#include "kernels/cuda_launch.h"
-#include "kernels/kernel.h"
-#include "kernels/tile_program.h"
-#include "kernels/way.h"
+#include "kernels/common/cuda_launch.h"
+#include "kernels/common/kernel.h"
+#include "kernels/common/tile_program.h"
+#include "kernels/common/way.h"
 
 namespace aicf {
 

@@ -1,4 +1,4 @@
-#include "kernels/step_check.h"
+#include "kernels/common/step_check.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 #include <algorithm>
 
-#include "kernels/kernel_revision.h"
+#include "kernels/common/kernel_revision.h"
 
 namespace aicf {
 

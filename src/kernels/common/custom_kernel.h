@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
 

@@ -3,7 +3,7 @@
 // chooses nothing.
 #pragma once
 
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 namespace aicf {
 

@@ -1,8 +1,8 @@
-#include "kernels/cudnn_call.h"
+#include "kernels/common/cudnn_call.h"
 
 #include <algorithm>
 
-#include "kernels/call_words.h"
+#include "kernels/common/call_words.h"
 
 namespace aicf {
 namespace {

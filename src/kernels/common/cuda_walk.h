@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda_kernel.h"
-#include "kernels/cuda_text.h"
+#include "kernels/common/cuda_kernel.h"
+#include "kernels/common/cuda_text.h"
 
 namespace aicf {
 

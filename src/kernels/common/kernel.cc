@@ -1,9 +1,9 @@
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 #include <algorithm>
 #include <unordered_map>
 
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 #if AICF_X86
 #include <cpuid.h>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 

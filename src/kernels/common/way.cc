@@ -1,4 +1,4 @@
-#include "kernels/way.h"
+#include "kernels/common/way.h"
 
 namespace aicf {
 namespace {

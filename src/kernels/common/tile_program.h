@@ -37,7 +37,7 @@ enum class TileType : uint8_t { f32, f64, i32, i64, mask };
 // Names equal those of ops.def where an op is meant, so that select/ maps them by name.
 enum class TileOp : uint16_t {
 #define AICF_TILE_OP(name, arity, types) name,
-#include "kernels/tile_ops.def"
+#include "kernels/common/tile_ops.def"
 #undef AICF_TILE_OP
 };
 

@@ -1,5 +1,5 @@
 // What holds for every row of the CUDA table.
-#include "kernels/cuda_kernel.h"
+#include "kernels/common/cuda_kernel.h"
 
 #include <gtest/gtest.h>
 

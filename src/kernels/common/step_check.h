@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/rounding.h"
-#include "kernels/abi.h"
+#include "kernels/common/abi.h"
 
 namespace aicf {
 

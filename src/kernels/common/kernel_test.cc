@@ -1,11 +1,11 @@
 // What every row of the CPU kernels' table keeps.
-#include "kernels/kernel.h"
+#include "kernels/common/kernel.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "kernels/cuda_kernel.h"
-#include "kernels/tile_program.h"
+#include "kernels/common/cuda_kernel.h"
+#include "kernels/common/tile_program.h"
 
 namespace aicf {
 namespace {
