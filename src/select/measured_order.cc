@@ -187,15 +187,6 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
-// Whether ways like it were among those measured: of others the regression knows nothing.
-bool is_like_measured(const Candidate& candidate) {
-  const std::optional<MatmulWay> way = product_way(candidate.way);
-  return !way || (multicast_blocks(*way) == 1 && !(is_wgmma(*way) && splits_in_workspace(*way)));
-}
-
-// Rows that were written after the measurements.
-bool is_younger(const Candidate& candidate) { return candidate.kernel == "conv_grouped"; }
-
 std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -210,7 +201,22 @@ std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   return list;
 }
 
+// The best estimated of the candidates that no measurement is like.
+std::optional<size_t> best_younger(const std::vector<Candidate>& candidates) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < candidates.size(); ++i)
+    if (!is_like_measured(candidates[i]) &&
+        (!best || candidates[i].estimate_us < candidates[*best].estimate_us))
+      best = i;
+  return best;
+}
+
 }  // namespace
+
+bool is_like_measured(const Candidate& candidate) {
+  const std::optional<MatmulWay> way = product_way(candidate.way);
+  return candidate.kernel != "conv_grouped" && (!way || multicast_blocks(*way) == 1);
+}
 
 bool is_like_measured(const ProblemKey& key) {
   if (key.target != "sm_90" || key.units <= 0 || key.inputs.size() < 2 || key.outputs.empty()) return false;
@@ -263,18 +269,24 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
-  if (candidates.empty() || std::any_of(candidates.begin(), candidates.end(), is_younger) ||
-      !is_like_measured(key) || gains_in_company(key, candidates[0]))
-    return false;
-  const Candidate& first = candidates[0];
+  if (!is_like_measured(key)) return false;
+  const auto measured = std::find_if(candidates.begin(), candidates.end(),
+                                     [](const Candidate& c) { return is_like_measured(c); });
+  if (measured == candidates.end() || gains_in_company(key, *measured)) return false;
+  const Candidate& first = *measured;
   const auto score = [&](const Candidate& c) {
     return std::log(c.estimate_us) + result_of(key, order_features(key, c, first));
   };
-  size_t best = 0;
-  double least_score = score(first) - kMargin;
+  auto best = static_cast<size_t>(measured - candidates.begin());
+  double least_score = score(first), margin = kMargin;
   for (const size_t i : best_estimated(candidates))
-    if (const double s = score(candidates[i]); i > 0 && s < least_score) best = i, least_score = s;
-  candidates[best].price_us = std::min(candidates[best].price_us, first.price_us);
+    if (const double s = score(candidates[i]); i != best && s < least_score - margin)
+      best = i, least_score = s, margin = 0;
+  // A score is the logarithm of an expected time: of a younger way that is its estimate.
+  if (const auto younger = best_younger(candidates);
+      younger && std::log(candidates[*younger].estimate_us) < least_score)
+    best = *younger;
+  candidates[best].price_us = std::min(candidates[best].price_us, candidates[0].price_us);
   const auto chosen = candidates.begin() + static_cast<std::ptrdiff_t>(best);
   std::rotate(candidates.begin(), chosen, chosen + 1);
   return best > 0;

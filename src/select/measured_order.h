@@ -16,13 +16,16 @@ namespace aicf {
 // sizes that were drawn. Masks, strides of images and ranges, which count by their upper ends, were not
 // drawn.
 bool is_like_measured(const ProblemKey& key);
+// Whether ways like this candidate's were among those measured: of younger ones the regression knows nothing.
+bool is_like_measured(const Candidate& candidate);
 
 // What the regression sees of a candidate of such a problem; `first` is the rows' own choice.
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate, const Candidate& first);
 
 // Moves the candidate that is likely the fastest to the front, if it is likely enough; the others keep their
 // order, which is that of their rows. It is expected to take no longer than the one that it goes before: its
-// price is then at most that one's. Whether it moved one. Problems unlike those measured stay as they are.
+// price is then at most that one's. A way that is younger than the measurements goes first by its estimate
+// alone. Whether it moved one. Problems unlike those measured stay as they are.
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates);
 
 }  // namespace aicf

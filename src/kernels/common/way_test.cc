@@ -141,7 +141,7 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
     w.schedule = MatmulSchedule::stationary_x;
     w.split = {SplitKind::multicast, 2};
   })));
-  EXPECT_FALSE(fault_of(with([](MatmulWay& w) { w.split = {SplitKind::workspace, 2}; })).empty());
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.split = {SplitKind::workspace, 2}; })));
   EXPECT_FALSE(
       fault_of(ConvWay{ConvLoads::tma, with([](MatmulWay& w) { w.split = {SplitKind::multicast, 2}; })})
           .empty());

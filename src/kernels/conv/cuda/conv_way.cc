@@ -10,7 +10,6 @@ constexpr std::string_view kGathered = "gathered ", kTma = "tma ";
 std::string_view fault_of(const ConvWay& way) {
   const MatmulWay& product = way.product;
   if (const std::string_view fault = fault_of(product); !fault.empty()) return fault;
-  if (is_wgmma(product) && splits_in_workspace(product)) return "shares of K are of products of matrices";
   if (product.split.kind == SplitKind::row || product.split.kind == SplitKind::multicast ||
       has_epilogue_warps(product))
     return "a convolution's tiles are stored by the warps that multiply";

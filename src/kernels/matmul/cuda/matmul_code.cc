@@ -73,9 +73,7 @@ class MatmulWriter {
       code.launches.push_back(column_sums_launch(code.launches[0]));
       code.workspace_bytes = sum_parts() * a_.n * Dim(4);
     }
-    if (splits)
-      code.workspace_bytes = is_wgmma(way_) ? Dim(2 * split_parts(way_) * plan_.result_bytes)
-                                            : plan_.tiles * Dim(split_parts(way_) * plan_.result_bytes);
+    if (splits) code.workspace_bytes = plan_.tiles * Dim(split_parts(way_) * plan_.result_bytes);
     for (size_t i = 0; i < bodies.size(); ++i)
       code.source +=
           cuda_kernel_head(problem_of_head(), code.launches[i], splits || sums, plan_.min_blocks) + bodies[i];
@@ -99,27 +97,17 @@ class MatmulWriter {
   std::string body_text(Role role, const std::string& operands, const std::string& epilogue, bool workspace) {
     std::string text;
     // wgmma and slices wait after their set-up.
-    if ((!is_wgmma(way_) && !is_sliced(way_)) || role == Role::kSum)
+    if (!is_wgmma(way_) && !is_sliced(way_))
       text = "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n";
     text += "  const Operands operands = " + operands + ";\n";
     text += group_ != nullptr ? grouped_epilogue_text(epilogue)
                               : "  const Epilogue epilogue = " + epilogue + ";\n";
     if (plan_.keeps_x) text += make_text();
-    return text + "  " + kernel_type(role) + "::run(" + run_arguments(role, workspace) + ");\n}\n";
+    return text + "  " + kernel_type(role) + "::run(" + run_arguments(workspace) + ");\n}\n";
   }
   // The problem whose operands are the launch's: of several products or with what makes x, all of them.
   const CudaProblem& problem_of_head() const {
     return prologue_ != nullptr ? *prologue_->kernel : group_ != nullptr ? *group_->kernel : problem_;
-  }
-  // The parts that blocks with shares of K leave, kStreamThreads groups of columns to a block.
-  static constexpr int kStreamThreads = 256;
-  CudaLaunch stream_sum_launch() const {
-    CudaLaunch launch;
-    launch.function = "matmul_stream_k_sum";
-    launch.block = kStreamThreads;
-    launch.grid[0] =
-        Dim((split_parts(way_) - 1) * way_.block_m * way_.block_n / kEpilogueGroup / kStreamThreads);
-    return launch;
   }
   // Sums over all rows come in parts of 16, which a second launch adds: 32 columns to a block.
   static constexpr int kSumRows = 16, kSumThreads = 512, kSumColumns = 32;
@@ -151,27 +139,24 @@ class MatmulWriter {
                                                   : "wgmma";
   }
   std::string header_name() const {
-    return row_blocks(way_) > 0                          ? "row_epilogue"
-           : plan_.keeps_x                               ? "wgmma_rs"
-           : has_epilogue_warps(way_)                    ? "wgmma_epilogue_warps"
-           : is_wgmma(way_) && splits_in_workspace(way_) ? "stream_k"
-           : is_sliced(way_)                             ? "sliced"
-           : way_.unit == MatmulUnit::single             ? "single"
-                                                         : family_name();
+    return row_blocks(way_) > 0              ? "row_epilogue"
+           : plan_.keeps_x                   ? "wgmma_rs"
+           : has_epilogue_warps(way_)        ? "wgmma_epilogue_warps"
+           : is_sliced(way_)                 ? "sliced"
+           : way_.unit == MatmulUnit::single ? "single"
+                                             : family_name();
   }
   bool sums_x() const { return group_ != nullptr && group_->x_sums.has_value(); }
   int64_t shared_bytes(Role role) const { return role == Role::kSum ? 0 : plan_.shared_bytes; }
 
   CudaLaunch launch_of(Role role) const {
     const bool wgmma = is_wgmma(way_);
-    if (wgmma && role == Role::kSum) return stream_sum_launch();
     CudaLaunch launch = wgmma ? wgmma_launch(way_, plan_.wgmma, plan_.tiles) : CudaLaunch();
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(way_.block_m) + "x" + std::to_string(way_.block_n);
     if (is_sliced(way_)) launch.function += "_sliced";
     if (row_blocks(way_) > 0) launch.function += "_row_reduction";
     if (multicast_blocks(way_) > 1) launch.function += "_multicast";
-    if (wgmma && role == Role::kPart) launch.function += "_stream_k";
     if (plan_.dual) launch.function += "_dual";
     if (has_epilogue_warps(way_))
       launch.function += keeps_x_stationary(way_) ? "_stationary_x" : "_epilogue_warps";
@@ -231,13 +216,11 @@ class MatmulWriter {
            "> epilogue{{" + list + "}};\n";
   }
 
-  std::string run_arguments(Role role, bool workspace) {
+  std::string run_arguments(bool workspace) {
     if (way_.unit == MatmulUnit::single) return "operands, epilogue, block_index";
     const std::string depth = "Operands::Index(" + params_.param(plan_.part_depth) + ")";
     if (plan_.keeps_x) return "operands, &map0, epilogue, " + depth + ", make";
-    if (is_wgmma(way_) && role == Role::kSum) return "operands, epilogue, workspace";
-    if (is_wgmma(way_))
-      return "operands, &map0, &map1, epilogue, " + (role == Role::kPart ? "workspace" : depth);
+    if (is_wgmma(way_)) return "operands, &map0, &map1, epilogue, " + depth;
     if (is_sliced(way_)) return "operands, epilogue, " + depth + ", block_index";
     return "operands, epilogue, " + depth + (workspace ? ", workspace" : ", nullptr") +
            (family_of(way_) == MatmulFamily::simt ? ", block_index" : "");
@@ -300,8 +283,6 @@ class MatmulWriter {
                ", " + number(plan_.dual ? plan_.warp.n / 2 : plan_.warp.n) + ", " + number(way_.stages) +
                ", " + layouts + flag(a_.x.vector) + ", " + flag(a_.y.vector) + ", " + last;
       default:
-        if (role == Role::kSum)
-          return "aicf::StreamSum<" + tile + number(split_parts(way_)) + ", " + number(kStreamThreads) + ">";
         return wgmma_type_text(way_, plan_.wgmma);
     }
   }

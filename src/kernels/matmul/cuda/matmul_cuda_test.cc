@@ -362,21 +362,6 @@ TEST(MatmulCuda, blocks_of_a_multicast_load_a_part_of_y_each) {
   EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
 }
 
-TEST(MatmulCuda, shares_of_all_tiles_leave_two_parts_each) {
-  Case c;
-  set_windows(c, DType::f16, {Dim(2)}, Dim(500), Dim(520), Dim(8200), {.x_transposed = true});
-  link(c, 90);
-  const CudaCode code = matmul_code(c.problem, shared_way({SplitKind::workspace, kMultiprocessors}));
-  ASSERT_EQ(code.launches.size(), 2u);
-  EXPECT_EQ(code.launches[0].grid[0], Dim(kMultiprocessors));
-  EXPECT_EQ(code.workspace_bytes, Dim(kMultiprocessors * 2 * 128 * 192 * 4));
-  // For each border between two shares a thread to eight columns.
-  EXPECT_EQ(code.launches[1].grid[0] * Dim(code.launches[1].block),
-            Dim((kMultiprocessors - 1) * 128 * 192 / 8));
-  AICF_NEEDS_NVRTC();
-  EXPECT_EQ(compile_cuda({code.source}, "sm_90a").size(), 1u);
-}
-
 // Rows of 197 and of 202 halves start at multiples of 2 and of 4 bytes.
 TEST(MatmulCuda, results_of_odd_rows_compile) {
   std::vector<std::string> sources;

@@ -50,7 +50,6 @@ constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smal
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
 constexpr double kMulticastStart = 500;     // blocks that begin and end together
 constexpr double kWorkspaceSum = 6000;      // a second launch
-constexpr double kStreamSum = 2500, kStreamBytes = 4000;  // of stream_k.cuh: it, and bytes of parts per cycle
 constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
 constexpr double kRowResult = 0.05;   //   and of each result
 
@@ -183,20 +182,6 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
                    load_latency(sizes, c, mean), fetch_cycles(sizes, c, most)});
 }
 
-// Of even shares of all tiles' K: most blocks leave a part, which a second launch reads.
-double stream_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
-  const int64_t total = tile_count(sizes, c) * ceil_div(sizes.k, kStepDepth);
-  const int64_t share = std::max<int64_t>(1, ceil_div(total, kMultiprocessors)),
-                running = ceil_div(total, share);
-  const double results = static_cast<double>(c.block_m) * c.block_n;
-  const double tiles = static_cast<double>(tile_count(sizes, c)) / kMultiprocessors;  // of a block, to store
-  double cycles = static_cast<double>(share) * shared_step_cycles(sizes, c, running) +
-                  results * kResultCycles * std::max(1.0, tiles);
-  cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes + kReduceScatterBehindMemory * cycles);
-  return kStart + kAlone + cycles + kStreamSum +
-         static_cast<double>(running) * results * 4 * 2 / kStreamBytes;
-}
-
 double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t blocks = tile_count(sizes, c) * split_parts(c);
   const int64_t occupancy =
@@ -227,7 +212,6 @@ int64_t concurrent_blocks(const MatmulWay& c) { return used_multiprocessors(c) *
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
-  if (is_wgmma(c) && splits_in_workspace(c)) return stream_cycles(sizes, c);
   const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c);
   const int64_t sharing_row = blocks_of_row(sizes, c);
   const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)

@@ -76,7 +76,7 @@ bool has_one_tile(const MatmulPlan& plan, const CudaProblem& problem) {
 // 512 x 4096 x 4096 in tiles of 128 x 128 29.7, and 28.3 without.
 bool reads_x_early(const MatmulPlan& plan, const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &y = problem.inputs[1];
-  if (is_fused(problem) || !x.ready || !y.constant || splits_in_workspace(plan.way)) return false;
+  if (is_fused(problem) || !x.ready || !y.constant) return false;
   return plan.way.warpgroups == 1 ||
          (loads_longer_than_it_multiplies(plan.way) && has_one_tile(plan, problem));
 }
@@ -106,8 +106,8 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
   return {.x_along_k = a.x.along_k,
           .y_along_k = a.y.along_k,
           .x_rows = x_rows_of(plan, problem),
-          .constant_y = !splits_in_workspace(way) && problem.inputs[1].constant && group == nullptr &&
-                        (!plan.dual || problem.inputs[2].constant),
+          .constant_y =
+              problem.inputs[1].constant && group == nullptr && (!plan.dual || problem.inputs[2].constant),
           .early_x = reads_x_early(plan, problem),
           .kept_bytes = plan.keeps_x ? kept_x_bytes(matmul_sizes(problem), way, own_part) : 0,
           .kept_steps =

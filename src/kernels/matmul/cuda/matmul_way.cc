@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "kernels/common/cuda_machine.h"
 #include "kernels/common/way_words.h"
 
 namespace aicf {
@@ -26,9 +25,6 @@ MatmulUnit unit_of(MatmulFamily family, const MatmulWay& way) {
   if (way.slices > 0) return MatmulUnit::sliced_simt;
   return way.block_m == kSingleSide ? MatmulUnit::single : MatmulUnit::simt;
 }
-
-// Blocks with even shares of all tiles' K (stream_k.cuh).
-bool is_stream_k(const MatmulWay& way) { return is_wgmma(way) && splits_in_workspace(way); }
 
 bool take_split(WayWords& words, MatmulSplit& split) {
   if (!words.take("splits")) return true;
@@ -61,9 +57,7 @@ std::string_view wgmma_fault(const MatmulWay& way) {
   if (way.warpgroups != 1 && way.warpgroups != 2) return "one or two warpgroups multiply";
   if (way.block_m % (64 * way.warpgroups) != 0) return "warpgroups multiply 64 rows at a time";
   if (way.block_n % 32 != 0 || way.block_n > 256) return "an instruction has up to 256 columns";
-  if (splits_in_workspace(way) &&
-      (way.split.parts != kMultiprocessors || way.warpgroups != 2 || way.occupancy != 1))
-    return "every multiprocessor has one share of all K, by two warpgroups";
+  if (splits_in_workspace(way)) return "parts of K are added up in clusters";
   if (way.split.kind == SplitKind::multicast) {
     if (way.warpgroups != 2 || way.occupancy != 1 || keeps_x_stationary(way))
       return "blocks of a multicast have two warpgroups and tiles of their own";
@@ -115,13 +109,12 @@ std::string to_string(const MatmulWay& way) {
                      std::to_string(way.block_m) + "x" + std::to_string(way.block_n) +
                      number("stages", way.stages);
   if (way.slices > 0) text += number("slices", way.slices);
-  if (split_parts(way) > 1 && !is_stream_k(way))
+  if (split_parts(way) > 1)
     text += number("splits", split_parts(way)) + (splits_in_cluster(way) ? " cluster" : " workspace");
   if (way.warpgroups > 0) text += number("warpgroups", way.warpgroups);
   if (way.occupancy > 1) text += number("occupancy", way.occupancy);
   text += schedule_text(way.schedule);
   if (row_blocks(way) > 0) text += number("row-reduction cluster", row_blocks(way));
-  if (is_stream_k(way)) text += " stream-k";
   if (multicast_blocks(way) > 1) text += number("multicast", multicast_blocks(way));
   return text;
 }
@@ -139,10 +132,6 @@ std::optional<MatmulWay> parse_matmul_way(std::string_view text) {
   if (words.take("row-reduction cluster")) {
     if (way.split.kind != SplitKind::none || !words.take_number(way.split.parts)) return std::nullopt;
     way.split.kind = SplitKind::row;
-  }
-  if (words.take("stream-k")) {
-    if (way.split.kind != SplitKind::none) return std::nullopt;
-    way.split = {SplitKind::workspace, static_cast<int>(kMultiprocessors)};
   }
   if (words.take("multicast")) {
     if (way.split.kind != SplitKind::none || !words.take_number(way.split.parts)) return std::nullopt;

@@ -30,28 +30,17 @@ std::vector<int> split_counts(const MatmulWay& c, int64_t k, int arch) {
   return splits;
 }
 
-// Whether even shares of all tiles' K (stream-K) are less than the tiles of the fullest multiprocessor.
-bool gains_by_shares(const MatmulSizes& sizes, const MatmulWay& c) {
-  constexpr int64_t kLeastSteps = 8;  // of a share: its start and its part cost as much as some
-  if (c.schedule != MatmulSchedule::cooperative) return false;
-  const int64_t steps = ceil_div(sizes.k, kStepDepth), tiles = tile_count(sizes, c);
-  const int64_t share = ceil_div(tiles * steps, kMultiprocessors);
-  return share >= kLeastSteps && ceil_div(tiles, kMultiprocessors) * steps > share;
-}
-
-// A tile's multicasts, of blocks that have a row of tiles each, and its even shares of K.
-std::vector<MatmulWay> shared_ways(const MatmulSizes& sizes, const MatmulWay& tile) {
+// A tile's multicasts, of blocks that have a row of tiles each.
+std::vector<MatmulWay> multicast_ways(const MatmulSizes& sizes, const MatmulWay& tile) {
   std::vector<MatmulWay> ways;
   if (!is_wgmma(tile) || tile.warpgroups != 2 || tile.occupancy != 1 || keeps_x_stationary(tile) ||
       sizes.dual)
     return ways;
-  const auto add = [&](SplitKind kind, int parts) {
-    ways.push_back(tile);
-    ways.back().split = {kind, parts};
-  };
   for (const int sharers : {2, 4})
-    if (ceil_div(sizes.m, tile.block_m) >= sharers) add(SplitKind::multicast, sharers);
-  if (gains_by_shares(sizes, tile)) add(SplitKind::workspace, static_cast<int>(kMultiprocessors));
+    if (ceil_div(sizes.m, tile.block_m) >= sharers) {
+      ways.push_back(tile);
+      ways.back().split = {SplitKind::multicast, sharers};
+    }
   return ways;
 }
 
@@ -123,8 +112,8 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulWay>& ways) {
     const int64_t most = (kPipelineBytes / ways[i].occupancy - kept) / stage;
     const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(ways[i]));
     for (const int64_t stages : {ways[i].stages / int64_t{2}, std::min(ways[i].stages * int64_t{2}, most)}) {
-      if (stages < 2 || stages == ways[i].stages || splits_in_workspace(ways[i]) ||
-          has_epilogue_warps(ways[i]) || stages > std::max<int64_t>(steps, 2))
+      if (stages < 2 || stages == ways[i].stages || has_epilogue_warps(ways[i]) ||
+          stages > std::max<int64_t>(steps, 2))
         continue;
       others.push_back(ways[i]);
       others.back().stages = static_cast<int>(stages);
@@ -278,7 +267,7 @@ std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily
 
 std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                    int element_bytes) {
-  std::vector<std::pair<double, MatmulWay>> found, last;
+  std::vector<std::pair<double, MatmulWay>> found;
   for (const MatmulWay& tile : matmul_tiles(family, element_bytes)) {
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
@@ -294,15 +283,13 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
                                       ((way.block_m + way.block_n) * kStepDepth * 2));
       found.emplace_back(matmul_cycles(sizes, way), way);
     }
-    // Not measured beside the others yet: the tuner tries them, and the row's own choice is another.
-    for (const MatmulWay& way : shared_ways(sizes, tile)) last.emplace_back(matmul_cycles(sizes, way), way);
+    for (const MatmulWay& way : multicast_ways(sizes, tile))
+      found.emplace_back(matmul_cycles(sizes, way), way);
   }
   for (const MatmulWay& way : matmul_sliced_ways(sizes, family, arch))
     found.emplace_back(matmul_cycles(sizes, way), way);
-  for (auto* list : {&found, &last})
-    std::stable_sort(list->begin(), list->end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-  found.insert(found.end(), last.begin(), last.end());
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<MatmulWay> ways;
   for (auto& [cycles, way] : found) {
     if (family == MatmulFamily::wgmma) set_stages(sizes, way);

@@ -97,18 +97,6 @@ TEST(MatmulWays, a_multicast_is_expected_to_gain_where_rows_are_no_whole_lines) 
   EXPECT_LT(cycles({SplitKind::multicast, 2}), 0.95 * cycles({}));
 }
 
-TEST(MatmulWays, shares_are_even_where_tiles_are_not) {
-  const MatmulSizes gradient{.m = 768, .n = 3072, .k = 8192, .y_along_k = false, .x_along_k = false};
-  const MatmulWay shares = with_split(192, {SplitKind::workspace, 132});
-  EXPECT_LT(matmul_cycles(gradient, shares), 0.9 * matmul_cycles(gradient, with_split(192, {})));
-  const auto ways = matmul_ways(gradient, MatmulFamily::wgmma, 90, 4);
-  EXPECT_NE(std::find(ways.begin(), ways.end(), shares), ways.end());
-  for (const MatmulWay& way :
-       matmul_ways({.m = 11 * 128, .n = 12 * 128, .k = 4096}, MatmulFamily::wgmma, 90, 4))
-    EXPECT_FALSE(splits_in_workspace(way) && way.block_m == 128 && way.block_n == 128)
-        << "every multiprocessor has a tile";
-}
-
 TEST(MatmulWays, clusters_of_three_take_the_places_of_four) {
   const MatmulWay c{.unit = MatmulUnit::wgmma,
                     .block_m = 128,

@@ -4,8 +4,8 @@
 // have parts of one tile's K. A result is the sum of its products of 16 steps of k each in ascending order, a split K adds
 // the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
 // multiply-accumulate". Kernels are persistent and warp-specialised, in CUTLASS's words: a producer and its consumers. Tiles
-// of y loaded once for two blocks were measured on H100 and H200 and gained nothing over 256 x 128; of 128 x 192, half of
-// them by each block, they slowed encoders by 7 to 40 %. A launch that asks the L2 cache for what the next product reads of
+// of y loaded once for several blocks (kMulticast) gain where rows are no whole lines of 128 bytes, of which the L2 cache is
+// asked twice, and nothing elsewhere. A launch that asks the L2 cache for what the next product reads of
 // its weights, by bulk or single prefetches, was measured on H100 and slowed decoding by 2 to 20 %.
 #pragma once
 

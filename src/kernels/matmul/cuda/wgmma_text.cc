@@ -143,15 +143,13 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
                             : sharers > 1          ? "kMulticast, "
                             : splits_in_cluster(c) ? "kCluster, "
                                                    : "kNone, ";
-  const std::string product =
-      "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
-      number(c.warpgroups) + flag(has_loader_group(c)) + flag(is_ping_pong(c)) + number(ahead) +
-      flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-      "aicf::Split::" + split + number(splits_in_workspace(c) ? 1 : split_parts(c) * sharers) +
-      std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
+  const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
+                              number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
+                              flag(is_ping_pong(c)) + number(ahead) + flag(tile.x_along_k) +
+                              flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
+                              "aicf::Split::" + split + number(split_parts(c) * sharers) +
+                              std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
-  if (splits_in_workspace(c))
-    return "aicf::StreamMatmul<" + product + ", " + std::to_string(split_parts(c)) + ">";
   if (has_epilogue_warps(c))
     return "aicf::EpilogueWarpsMatmul<" + product + ", " + std::to_string(tile.epilogue_warps) + kept_steps +
            ">";
@@ -178,7 +176,6 @@ CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& ti
   if (tile.early_x) launch.early_inputs = {0, 1};
   launch.grid[0] = row_blocks(c) > 0         ? tiles
                    : splits_in_cluster(c)    ? tiles * Dim(split_parts(c))
-                   : splits_in_workspace(c)  ? Dim(split_parts(c))
                    : multicast_blocks(c) > 1 ? min(tiles, Dim(concurrent_blocks(c) / multicast_blocks(c))) *
                                                    Dim(multicast_blocks(c))
                                              : min(tiles, Dim(kMultiprocessors * c.occupancy));
