@@ -5,7 +5,7 @@
 #include "calls/call_code.h"
 #include "calls/legality.h"
 #include "calls/rule_site.h"
-#include "kernels/indexing/scatter_order.h"
+#include "kernels/common/scatter_order.h"
 #include "select/layout.h"
 
 namespace aicf {

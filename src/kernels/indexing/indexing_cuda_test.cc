@@ -1,7 +1,7 @@
 // The text of the indexing rows compiles for random problems, and moves wide units where it can.
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
-#include "kernels/indexing/scatter_order.h"
+#include "kernels/common/scatter_order.h"
 
 namespace aicf {
 namespace {

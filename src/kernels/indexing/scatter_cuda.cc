@@ -11,7 +11,7 @@
 #include "kernels/common/cuda_machine.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
-#include "kernels/indexing/scatter_order.h"
+#include "kernels/common/scatter_order.h"
 #include "kernels/order/merge_cuda.h"
 
 namespace aicf {
