@@ -43,6 +43,7 @@ PARTIAL = {
         "kernels/common/cuda_kernel.h",
         "kernels/common/custom_kernel.h",
         "kernels/common/tile_program.h",
+        "kernels/common/scatter_order.h",
     }
     | {"kernels/common/kernel.h"}
     | {"kernels/control/control_code.h", "kernels/common/prologue.h", "kernels/common/product_group.h"},

@@ -24,6 +24,7 @@ bool is_zero(ValueId root, const Graph& graph) {
 // Of floats, whole rows to zeros. Rows and their elements must be axes of the region: neither is one alone.
 bool is_row_scatter(const KernelCall& call, const CallGraph& graph) {
   if (!is_form(call, JoinForm::kScatter) || row_call(call)->params[0] != Dim(kAdd)) return false;
+  if (call.inputs.size() > 3 || call.outputs.size() > 1) return false;  // share_scatter_orders
   const Window &zeros = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
                &sums = call.outputs[0];
   return is_float(sums.dtype) && indices.sizes.back() == Dim(1) && sums.sizes.size() >= 2 &&

@@ -1,6 +1,7 @@
 // The text of the indexing rows compiles for random problems, and moves wide units where it can.
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
+#include "kernels/common/scatter_order.h"
 
 namespace aicf {
 namespace {
@@ -141,7 +142,8 @@ TEST(IndexingCuda, AnIndexThatRepeatsAlongAnAxisIsSortedOnce) {
   p.params = {Dim(0), Dim(1)};
   RowTexts texts;
   const CudaCode rows = texts.add("scatter_elements", p, {});
-  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, kHasLong, false, 8>"), std::string::npos);
+  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, true, kHasLong, false, 8>"),
+            std::string::npos);
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
@@ -202,8 +204,8 @@ TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
   p.params = {Dim(1)};
   p.replaced = {0};
   RowTexts texts;
-  EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "sort_targets");
-  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(4097);
+  EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "order_updates");
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(16385);
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
 }
 
@@ -222,6 +224,41 @@ TEST(IndexingCuda, FewUpdatesOfFewRowsTakeOneLaunch) {
   EXPECT_NE(code.source.find("scan_updates<1, aicf::kFromOne, 4>"), std::string::npos);
   p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(200000);
   EXPECT_GT(texts.add("scatter_nd", p, {}).launches.size(), 1u);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// Edges of a graph to its nodes: the order is one launch, or left by the scatter before; each scatter is one
+// more.
+CudaProblem edges_problem(DType dtype, int64_t edges, int64_t nodes, int64_t width) {
+  CudaProblem p;
+  p.inputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(edges), Dim(width)}, {Dim(1), Dim(0)}},
+              {dtype, Dim(0), {Dim(edges), Dim(width)}, {Dim(width), Dim(1)}}};
+  p.outputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(width), Dim(1)}}};
+  p.params = {Dim(0), Dim(1)};
+  return p;
+}
+CudaWindow order_window(const ScatterOrder& order) { return {DType::u8, Dim(0), {order.bytes}, {Dim(1)}}; }
+
+TEST(IndexingCuda, AScatterTakesTheOrderThatAnotherHasLeft) {
+  RowTexts texts;
+  for (const int64_t edges : {9000, 100000}) {
+    CudaProblem p = edges_problem(DType::f32, edges, 5000, 64);
+    const std::optional<ScatterOrder> order = scatter_order("scatter_elements", p);
+    ASSERT_TRUE(order);
+    // Whatever is under an index, and however it is combined.
+    EXPECT_EQ(order, scatter_order("scatter_elements", edges_problem(DType::f16, edges, 5000, 1)));
+    EXPECT_NE(order, scatter_order("scatter_elements", edges_problem(DType::f32, edges, 5001, 64)));
+    CudaProblem leaves = p, takes = p;
+    leaves.outputs.push_back(order_window(*order));
+    takes.inputs.push_back(order_window(*order));
+    EXPECT_EQ(texts.add("scatter_elements", leaves, {}).launches.back().function, "apply_updates");
+    const CudaCode one = texts.add("scatter_elements", takes, {});
+    ASSERT_EQ(one.launches.size(), 1u);
+    EXPECT_FALSE(one.launches[0].reports_errors);
+    EXPECT_EQ(one.workspace_bytes, Dim(0));
+  }
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

@@ -118,13 +118,102 @@ struct Scatter {
   }
 };
 
-// At most T updates, sorted by one block.
-template <class Item, int T, class Read>
-__device__ __forceinline__ void sort_in_block(const Read& read, int64_t count, Item* sorted) {
-  __shared__ Item items[T];
-  for (int i = threadIdx.x; i < T; i += blockDim.x) items[i] = i < count ? read(i) : Item::last();
-  sort_segments<T, T>(items);
-  for (int i = threadIdx.x; i < count; i += blockDim.x) sorted[i] = items[i];
+// Few updates, sorted by one block of kOrderThreads in shared memory: as radix.cuh, but all passes in one launch. A word is a
+// target above the kIndexBits of an update's number; that of an update left out goes to target `targets`. `read` gives items.
+constexpr int kOrderThreads = 1024, kOrderWarps = kOrderThreads / 32;
+
+// How many words have a target below `target`.
+template <int kIndexBits, class Word>
+__device__ __forceinline__ int words_below(const Word* words, int count, Word target) {
+  int low = 0, high = count;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (words[middle] >> kIndexBits < target)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+// One pass over `mine`, the words of a warp in their order, 32 neighbours at a time.
+template <int kItems, int kShift, int kBits, class Word>
+__device__ __forceinline__ void order_words(const Word (&mine)[kItems], int rounds, Word* words, uint32_t* places,
+                                            uint32_t (&warps)[kOrderWarps]) {
+  constexpr int kDigits = 1 << kBits, kRow = kOrderWarps + 1, kEach = kDigits * kOrderWarps / kOrderThreads;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int i = threadIdx.x; i < kDigits * kRow; i += kOrderThreads) places[i] = 0;
+  __syncthreads();
+  const auto digit = [](Word word) { return int(word >> kShift) & (kDigits - 1); };
+  uint32_t ranks[kItems];
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) {
+    if (n >= rounds) break;
+    uint32_t& placed = places[digit(mine[n]) * kRow + warp];
+    const uint32_t equal = __match_any_sync(0xffffffffu, digit(mine[n]));
+    const uint32_t before = __popc(equal & ((1u << lane) - 1)), placed_before = placed;
+    __syncwarp();
+    if (before == 0) placed = placed_before + __popc(equal);
+    __syncwarp();
+    ranks[n] = placed_before + before;
+  }
+  __syncthreads();
+  uint32_t counts[kEach], sum = 0;
+  uint32_t* own = places + threadIdx.x * kEach / kOrderWarps * kRow + threadIdx.x * kEach % kOrderWarps;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    counts[i] = sum;
+    sum += own[i];
+  }
+  const uint32_t before = sum_before(sum, warps).sum;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) own[i] = before + counts[i];
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < kItems; ++n)
+    if (n < rounds) words[places[digit(mine[n]) * kRow + warp] + ranks[n]] = mine[n];
+  __syncthreads();
+}
+
+// Bytes of shared memory: kItems * kOrderThreads words, and kOrderWarps + 1 counts for each digit.
+template <int kItems, int kPasses, int kBits, int kIndexBits, class Word, class Item, class Count, class Read>
+__device__ __forceinline__ void order_in_block(const Read& read, int count, int64_t targets, Item* sorted,
+                                               Count* starts) {
+  static_assert(kBits >= 5 && kBits <= 8, "a thread counts whole parts of a digit");
+  extern __shared__ __align__(16) char order_memory[];
+  __shared__ uint32_t warps[kOrderWarps];
+  Word* words = reinterpret_cast<Word*>(order_memory);
+  uint32_t* places = reinterpret_cast<uint32_t*>(words + kItems * kOrderThreads);
+  const int each = (count + kOrderThreads - 1) / kOrderThreads;  // of a thread
+  const int first = int(threadIdx.x) / 32 * 32 * each + int(threadIdx.x) % 32;
+  const int rounds = min(each, max(0, (count - first + int(threadIdx.x) % 32 + 31) / 32));
+  Word mine[kItems];
+#pragma unroll
+  for (int n = 0; n < kItems; ++n) {
+    mine[n] = ~Word(0);
+    if (n < rounds && first + n * 32 < count) {
+      const Item item = read(first + n * 32);
+      const uint64_t target = item.is_last() ? uint64_t(targets) : item.key();
+      mine[n] = Word(target) << kIndexBits | Word(first + n * 32);
+    }
+  }
+  const auto again = [&] {
+#pragma unroll
+    for (int n = 0; n < kItems; ++n)
+      if (n < rounds) mine[n] = first + n * 32 < count ? words[first + n * 32] : ~Word(0);
+  };
+  order_words<kItems, kIndexBits, kBits>(mine, rounds, words, places, warps);
+  if constexpr (kPasses > 1) again(), order_words<kItems, kIndexBits + kBits, kBits>(mine, rounds, words, places, warps);
+  if constexpr (kPasses > 2)
+    again(), order_words<kItems, kIndexBits + 2 * kBits, kBits>(mine, rounds, words, places, warps);
+  for (int i = threadIdx.x; i < count; i += kOrderThreads) {
+    const uint64_t target = words[i] >> kIndexBits;
+    sorted[i] = target >= uint64_t(targets) ? Item::last()
+                                            : Item::make(target, words[i] & ((Word(1) << kIndexBits) - 1));
+  }
+  if (starts == nullptr) return;
+  for (int64_t target = threadIdx.x; target <= targets; target += kOrderThreads)
+    starts[target] = Count(words_below<kIndexBits>(words, count, Word(target)));
 }
 
 constexpr int kChunk = 128, kLongChunk = 32 * kChunk;
@@ -195,22 +284,45 @@ struct Fold {
 #pragma unroll
     for (int v = 0; v < V; ++v) value[v] = E::load(elements.at[v]);
   }
-  // Updates [first, end); `at` finds the elements of an item.
+  // Updates [first, end); `at` finds the elements of an item. Items are read ahead of the updates.
   template <class Item, class At>
   __device__ __forceinline__ void add(const Item* sorted, int64_t first, int64_t end, const At& at) {
     if constexpr (kReduction == kReplace) first = max(first, end - 1);
-    constexpr int kAhead = 4;
+    constexpr int kAhead = 8;
+    const T* from[kAhead];
+    const auto find = [&] {
+#pragma unroll
+      for (int n = 0; n < kAhead; ++n)
+        if (first + n < end) from[n] = at(sorted + first + n);
+    };
+    find();
     while (first < end) {
+      const int64_t here = first;
       Elements update[kAhead];
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
-        if (first + n < end) update[n] = loaded<V>(at(sorted + first + n));
+        if (here + n < end) update[n] = loaded<V>(from[n]);
+      first += kAhead;
+      find();
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
-        if (first + n < end)
+        if (here + n < end)
 #pragma unroll
           for (int v = 0; v < V; ++v) value[v] = combined<kReduction>(value[v], E::load(update[n].at[v]));
-      first += kAhead;
+    }
+  }
+  // What chunk `number` of a run of `chunks` behind its first adds up to, one after the other. `long_chunk`: those of which
+  // one sum is made first.
+  __device__ __forceinline__ void join_chunk(const Value* chunk, Value (&long_chunk)[V], int64_t number, int64_t chunks) {
+    constexpr int kChunks = kLongChunk / kChunk;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (number < kChunks) {
+        value[v] = combined<kReduction>(value[v], chunk[v]);
+        continue;
+      }
+      long_chunk[v] = number % kChunks == 0 ? chunk[v] : combined<kReduction>(long_chunk[v], chunk[v]);
+      if (number % kChunks == kChunks - 1 || number == chunks) value[v] = combined<kReduction>(value[v], long_chunk[v]);
     }
   }
   // `count` partial sums, so many values apart.
@@ -352,9 +464,59 @@ struct alignas(V == 1 && sizeof(Value) == 4 ? 16 : 8) Run {
 // What x is: elements everywhere, one element, or the output itself, of which places without updates stay as they are.
 enum Start { kFromX, kFromOne, kInPlace };
 
+// A run longer than a chunk, of which a block has `parts` threads from `thread` on; theirs are the elements of the place's
+// block from `offset` on.
+struct LongRun {
+  int thread, parts;
+  int64_t begin, end, offset;
+};
+constexpr int kApplyThreads = 256;
+
+// The chunks behind the first of such runs, one of them for each group of `parts` threads at a time. Every thread of the block
+// calls it with its own run and its fold, which holds x and the first chunk. `at_offset(o)` gives `at` of elements o.
+template <class Folds, int V, class Item, class AtOffset>
+__device__ __forceinline__ void fold_in_block(Folds& fold, const Item* sorted, bool is_long, int64_t begin, int64_t end,
+                                              int64_t offset, int64_t per_line, const AtOffset& at_offset) {
+  using Value = typename Folds::Value;
+  if (!__syncthreads_or(is_long)) return;
+  __shared__ LongRun runs[kApplyThreads];
+  __shared__ int count;
+  __shared__ Value sums[kApplyThreads * V];
+  const int thread = threadIdx.x;
+  if (thread == 0) count = 0;
+  __syncthreads();
+  if (is_long && (thread == 0 || offset == 0))
+    runs[atomicAdd(&count, 1)] = {thread, int(min(per_line - offset / V, int64_t(kApplyThreads - thread))), begin, end,
+                                  offset};
+  __syncthreads();
+  for (int r = 0; r < count; ++r) {
+    const LongRun run = runs[r];
+    const int groups = kApplyThreads / run.parts, group = thread / run.parts, part = thread - group * run.parts;
+    const bool is_own = thread >= run.thread && thread < run.thread + run.parts;
+    const int64_t chunks = (run.end - run.begin - 1) / kChunk;
+    const auto at = at_offset(run.offset + part * V);
+    Value long_chunk[V];
+    for (int64_t first = 1; first <= chunks; first += groups) {
+      const int64_t number = first + group, from = run.begin + number * kChunk;
+      if (group < groups && number <= chunks) {
+        Folds chunk;
+        chunk.start(loaded<V>(at(sorted + from)));
+        chunk.add(sorted, from + 1, min(run.end, from + kChunk), at);
+        chunk.put(sums + thread * V);
+      }
+      __syncthreads();
+      if (is_own)
+        for (int g = 0; g < groups && first + g <= chunks; ++g)
+          fold.join_chunk(sums + (g * run.parts + thread - run.thread) * V, long_chunk, first + g, chunks);
+      __syncthreads();
+    }
+  }
+}
+
 // One thread per V elements of the block and place, or, in place, sorted update, of which the first of a run works.
-template <int kReduction, int kStart, bool kHasLong, bool kCarried, int V, class T, class Item, class Count, class I,
-          int LR, int PR, int BR, int K>
+// kByBlock: no chunk is folded yet.
+template <int kReduction, int kStart, bool kByBlock, bool kHasLong, bool kCarried, int V, class T, class Item, class Count,
+          class I, int LR, int PR, int BR, int K>
 __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s, const Item* sorted, int64_t count,
                                               int64_t targets, const Count* starts,
                                               const typename Element<T>::Value* partials,
@@ -362,45 +524,65 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
                                               const T* updates, T* out) {
   using Elements = Pack<T, V>;
   const I length = s.block.count(), per_line = length / V, flat = flat_thread<I>();
-  if (past(flat, I(kStart == kInPlace ? count : targets) * per_line)) return;
+  bool writes = !past(flat, I(kStart == kInPlace ? count : targets) * per_line);
+  if (!kByBlock && !writes) return;
   const I line = divide(flat, per_line), offset = (flat - line * per_line) * V;
-  int64_t target = line, begin, end;
-  if constexpr (kStart == kInPlace) {
-    const Item item = sorted[line];
-    begin = line;
-    if (item.is_last() || (begin > 0 && sorted[begin - 1].key() == item.key())) return;
-    target = int64_t(item.key());
-    int64_t step = 1;
-    while (begin + step < count && sorted[begin + step].key() == item.key()) step *= 2;
-    end = first_not_below(sorted, begin + step / 2, min(count, begin + step), item.key() + 1);
-  } else {
-    begin = starts[line];
-    end = starts[line + 1];
+  int64_t target = line, begin = 0, end = 0;
+  if (writes) {
+    if constexpr (kStart == kInPlace) {
+      const Item item = sorted[line];
+      begin = end = line;
+      writes = !item.is_last() && (begin == 0 || sorted[begin - 1].key() != item.key());
+      if (writes) {
+        target = int64_t(item.key());
+        int64_t step = 1;
+        while (begin + step < count && sorted[begin + step].key() == item.key()) step *= 2;
+        end = first_not_below(sorted, begin + step / 2, min(count, begin + step), item.key() + 1);
+      }
+    } else {
+      begin = starts[line];
+      end = starts[line + 1];
+    }
   }
-  I place[2] = {0, 0}, inner[3] = {0, 0, 0};
-  s.places.locate(I(target), place);
-  s.block.locate(offset, inner);
-  Elements* to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
-  Elements elements;
-  if constexpr (kStart == kFromOne) {
-#pragma unroll
-    for (int v = 0; v < V; ++v) elements.at[v] = *x;
-  } else {
-    elements = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
-  }
-  if (begin < end) {
-    Fold<kReduction, V, T> fold;
-    fold.start(elements);
-    const auto at = [&](const Item* item) {
+  if (!kByBlock && !writes) return;
+  const auto at_offset = [&](int64_t o) {
+    I within[3] = {0, 0, 0};
+    s.block.locate(I(o), within);
+    const T* from = updates + within[0];
+    return [&s, from](const Item* item) {
       if constexpr (kCarried)
         return reinterpret_cast<const T*>(item);
       else
-        return updates + s.update(item->index()) + inner[0];
+        return from + s.update(item->index());
     };
-    fold.template add_run<kHasLong>(sorted, begin, end, at, partials + offset, long_partials + offset, length);
+  };
+  Elements* to = nullptr;
+  Fold<kReduction, V, T> fold;
+  Elements elements;
+  if (writes) {
+    I place[2] = {0, 0}, inner[3] = {0, 0, 0};
+    s.places.locate(I(target), place);
+    s.block.locate(offset, inner);
+    to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
+    if constexpr (kStart == kFromOne) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) elements.at[v] = *x;
+    } else {
+      elements = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
+    }
+    fold.start(elements);
+    if constexpr (kByBlock)
+      fold.add(sorted, begin, min(end, begin + kChunk), at_offset(offset));
+    else
+      fold.template add_run<kHasLong>(sorted, begin, end, at_offset(offset), partials + offset, long_partials + offset,
+                                      length);
+  }
+  if constexpr (kByBlock)
+    fold_in_block<Fold<kReduction, V, T>, V>(fold, sorted, end - begin > kChunk, begin, end, offset, per_line, at_offset);
+  if (!writes) return;
+  if (begin < end)
 #pragma unroll
     for (int v = 0; v < V; ++v) elements.at[v] = Element<T>::store(fold.value[v]);
-  }
   *to = elements;
 }
 

@@ -2,13 +2,16 @@
 #include "kernels/indexing/scatter_cuda.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/comma_list.h"
 #include "base/error.h"
+#include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
+#include "kernels/common/scatter_order.h"
 #include "kernels/order/merge_cuda.h"
 
 namespace aicf {
@@ -16,10 +19,14 @@ namespace aicf {
 namespace {
 
 constexpr int32_t kScatterBlock = 256;
-constexpr int64_t kManyLines = 8192;       // enough threads, each walking its updates
-constexpr int64_t kFewUpdates = 16;        // per line: a walk is shorter than a sort
-constexpr int64_t kSortedBytes = 1 << 15;  // of items that a block sorts
-constexpr int64_t kLongChunksInline = 4;   // of a run, at most, that who adds them folds
+constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
+constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
+// Of scatter.cuh's order_in_block.
+constexpr int64_t kOrderBlock = 1024, kMostOrdered = 16 * kOrderBlock;
+constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
+constexpr int64_t kMostStartsOfBlock = 1 << 14;
+constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
+constexpr int64_t kLongChunksInline = 4;  // of a run, at most, that who adds them folds
 CudaCode empty_code() {
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
@@ -99,19 +106,34 @@ bool are_few(const CudaProblem& problem, const ScatterProblem& s) {
   return 2 * row * number(s.lines.count()) < kBytesOfStart * number(s.targets);
 }
 
+OrderMemory order_memory(const CudaProblem& problem) {
+  return problem.inputs.size() > 3    ? OrderMemory::kTaken
+         : problem.outputs.size() > 1 ? OrderMemory::kLeft
+                                      : OrderMemory::kWorkspace;
+}
+
+// Whether runs are so short that the block that applies one may add up a longer one as well.
+bool has_short_runs(const CudaProblem& problem, const ScatterProblem& s) {
+  return 2 * size_to_choose_by(s.lines.count(), problem) <=
+         kScatterChunk * size_to_choose_by(s.targets, problem);
+}
+
 // Whether every block can look through all updates in less time than they are sorted, in cycles: a launch
 // each to sort, count and combine, against the indices that all blocks of a multiprocessor read, and the
 // updates that each of their warps finds.
 bool scan_pays(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
   constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15, kBytesOfCycle = 4, kCyclesOfFound = 200;
+  constexpr double kBlockSortCycles = 7000, kCyclesOfSortedInBlock = 0.7;
   const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
   const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets)),
                blocks =
                    std::ceil(targets * number(s.block.count()) / static_cast<double>(unit * kScatterBlock));
   const double bytes = static_cast<double>(s.bounds.size()) * dtype_bytes(problem.inputs[1].dtype);
   const double found = updates / blocks * std::max(1.0, blocks / targets);
+  const double sort = updates <= kMostOrdered ? kBlockSortCycles + updates * kCyclesOfSortedInBlock
+                                              : kSortCycles + updates * kCyclesOfSorted;
   return std::ceil(blocks / kMultiprocessors) * (updates * bytes / kBytesOfCycle + found * kCyclesOfFound) <
-         kSortCycles + updates * kCyclesOfSorted;
+         sort;
 }
 
 CudaCode scan_code(const CudaProblem& problem, const ScatterProblem& s, ScatterReduction reduction,
@@ -134,13 +156,15 @@ CudaCode scan_code(const CudaProblem& problem, const ScatterProblem& s, ScatterR
 
 // `covers`: every element of the output lies in a block.
 CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool covers) {
-  s.lines.merge_axes();
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
-  const bool scans = scan_pays(problem, s, scatter_unit(problem, s, !one && covers && !in_place));
+  const OrderMemory memory = order_memory(problem);
+  const bool scans = memory == OrderMemory::kWorkspace &&
+                     scan_pays(problem, s, scatter_unit(problem, s, !one && covers && !in_place));
   bool copies =
       !scans && !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
-  copies = copies || (!in_place && (!covers || (!scans && are_few(problem, s))));
+  const bool few = memory == OrderMemory::kWorkspace && !scans && are_few(problem, s);
+  copies = copies || (!in_place && (!covers || few));
   if (in_place || copies) {
     s.places.strides[1] = s.places.strides[0];
     s.block.strides[2] = s.block.strides[1];
@@ -151,8 +175,11 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
   const int64_t unit = scatter_unit(problem, s, !one && !from_out);
   const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
   if (scans) return scan_code(problem, s, reduction, copies, start, unit);
-  SortedUpdates updates = sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out);
-  updates.carried = s.block.rank() == 0 && dtype_bytes(out.dtype) <= 4 && updates.sort.narrow;
+  const bool by_block = reduction != ScatterReduction::none && has_short_runs(problem, s);
+  SortedUpdates updates =
+      sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out, !by_block, memory);
+  updates.carried = memory == OrderMemory::kWorkspace && !updates.in_block && s.block.rank() == 0 &&
+                    dtype_bytes(out.dtype) <= 4 && updates.sort.narrow;
   CudaCode code = empty_code();
   code.workspace_bytes = updates.bytes;
   if (copies) add_copy(code, problem, 0, "copy");
@@ -162,10 +189,10 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
             threads = (from_out ? s.lines.count() : s.targets) * per_line;
   CudaParams params;
   std::string body = scatter_text(problem, s, threads, params) + tables_text(updates, params);
-  body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" + start + ", kHasLong, " +
-          (updates.carried ? "true" : "false") + ", " + std::to_string(unit) + ">(s, sorted, " +
-          params.expr(s.lines.count()) + ", " + params.expr(s.targets) +
-          ", starts, partials, long_partials, " +
+  body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" + start + ", " +
+          (by_block ? "true" : "false") + ", kHasLong, " + (updates.carried ? "true" : "false") + ", " +
+          std::to_string(unit) + ">(s, sorted, " + params.expr(s.lines.count()) + ", " +
+          params.expr(s.targets) + ", starts, partials, long_partials, " +
           pointer_text(updates.type, from_out ? "out0" : "in0", true) + ", " + from + ", " +
           pointer_text(updates.type, "out0", false) + ");\n";
   add_kernel(code, problem,
@@ -201,10 +228,13 @@ CudaCode lines_code(const CudaProblem& problem, size_t axis, ScatterReduction re
 }  // namespace
 
 SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s, DType dtype,
-                             ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts) {
+                             ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts,
+                             bool cuts, OrderMemory memory) {
   const int64_t count = upper_bound(s.lines.count(), problem.ranges),
                 targets = upper_bound(s.targets, problem.ranges);
   const bool half = is_half(dtype) && reduction != ScatterReduction::none;
+  const bool own = memory == OrderMemory::kWorkspace;
+  cuts = cuts && reduction != ScatterReduction::none;
   SortedUpdates u;
   u.reduction = reduction_number(reduction);
   u.type = element_type(dtype, reduction);
@@ -212,17 +242,25 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.value_bytes = half ? 4 : dtype_bytes(dtype);
   u.unit = unit;
   u.length = length;
-  u.has_starts = has_starts;
+  u.has_starts = has_starts || !own;
   u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
-  u.in_block = count <= kSortedBytes / (u.sort.narrow ? 8 : 16);
-  u.has_chunks = reduction != ScatterReduction::none && count > kScatterChunk;
-  u.has_long_chunks = reduction != ScatterReduction::none && count > kLongChunksInline * kLongScatterChunk;
+  u.in_block = u.sort.narrow && count <= kMostOrdered;
+  u.index_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(count, 2) - 1));
+  u.has_chunks = cuts && count > kScatterChunk;
+  u.has_long_chunks = cuts && count > kLongChunksInline * kLongScatterChunk;
   u.targets = s.targets;
   const auto table = [&](const Dim& values, int64_t bytes) {
     return ceildiv(values * Dim(bytes), Dim(16)) * Dim(16);
   };
-  u.starts = u.sort.bytes();
-  u.partials = u.starts + (has_starts ? table(s.targets + Dim(1), u.sort.narrow ? 4 : 8) : Dim(0));
+  u.order = memory == OrderMemory::kTaken ? "const_cast<char*>(reinterpret_cast<const char*>(in" +
+                                                std::to_string(problem.inputs.size() - 1) + "))"
+            : own ? "static_cast<char*>(workspace)"
+                  : "reinterpret_cast<char*>(out" + std::to_string(problem.outputs.size() - 1) + ")";
+  u.taken = memory == OrderMemory::kTaken;
+  u.starts = table(u.sort.item_bytes(), 1);
+  u.order_bytes = u.starts + (u.has_starts ? table(s.targets + Dim(1), u.sort.narrow ? 4 : 8) : Dim(0));
+  u.scratch = own ? u.order_bytes : Dim(0);
+  u.partials = u.scratch + (u.taken || u.in_block ? Dim(0) : u.sort.scratch_bytes());
   const auto windows = [&](bool any, int64_t chunk) {
     return any ? table(ceildiv(s.lines.count(), Dim(chunk)) * length, u.value_bytes) : Dim(0);
   };
@@ -231,16 +269,52 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   return u;
 }
 
+namespace {
+
+std::string order_text(const SortedUpdates& u, CudaParams& params) {
+  return "  " + u.item() + "* sorted = reinterpret_cast<" + u.item() + "*>(" + u.order + ");\n  " +
+         (u.sort.narrow ? "int32_t" : "int64_t") + "* starts = reinterpret_cast<" +
+         (u.sort.narrow ? "int32_t" : "int64_t") + "*>(" + u.order + " + " + params.expr(u.starts) + ");\n";
+}
+
+// One launch; whether it finds starts, too.
+bool add_block_order(CudaCode& code, const CudaProblem& problem, const SortedUpdates& u,
+                     const std::function<std::string(CudaParams&, bool reports)>& reader) {
+  const int64_t count = upper_bound(u.sort.count, problem.ranges),
+                targets = upper_bound(u.targets, problem.ranges);
+  const bool starts = u.has_starts && targets <= kMostStartsOfBlock;
+  int64_t items = 1;
+  while (items * kOrderBlock < count) items *= 2;
+  const int64_t key_bits = std::bit_width(static_cast<uint64_t>(targets));
+  const int64_t passes = std::max<int64_t>(1, ceil_div(key_bits, kMostDigitBits));
+  const int64_t bits = std::max(kFewestDigitBits, ceil_div(key_bits, passes));
+  const bool is_word = key_bits + u.index_bits <= 32;
+  CudaParams params;
+  const auto number = [](int64_t value) { return std::to_string(value) + ", "; };
+  const std::string body = reader(params, true) + order_text(u, params) + "  aicf::order_in_block<" +
+                           number(items) + number(passes) + number(bits) +
+                           number(is_word ? u.index_bits : 32) + (is_word ? "uint32_t" : "uint64_t") +
+                           ">(read, int(" + params.expr(u.sort.count) + "), " + params.expr(u.targets) +
+                           ", sorted, " + (starts ? "starts" : "static_cast<int32_t*>(nullptr)") + ");\n";
+  CudaLaunch order = flat_launch("order_updates", Dim(1), static_cast<int32_t>(kOrderBlock), params);
+  order.shared_bytes = items * kOrderBlock * (is_word ? 4 : 8) + (int64_t{33 * 4} << bits);
+  order.reports_errors = true;
+  add_kernel(code, problem, std::move(order), body);
+  return starts;
+}
+
+}  // namespace
+
 std::string tables_text(const SortedUpdates& u, CudaParams& params) {
-  const auto table = [&](const std::string& type, const std::string& name, const Dim& at) {
-    return "  " + type + "* " + name + " = reinterpret_cast<" + type + "*>(static_cast<char*>(workspace) + " +
-           params.expr(at) + ");\n";
+  const auto table = [&](bool any, const std::string& name, const Dim& at) {
+    return "  " + u.value + "* " + name + " = " +
+           (any ? "reinterpret_cast<" + u.value + "*>(static_cast<char*>(workspace) + " + params.expr(at) +
+                      ")"
+                : "nullptr") +
+           ";\n";
   };
-  const bool second = !u.in_block && u.sort.sorted() == 1;
-  return "  const " + u.item() + "* sorted = static_cast<const " + u.item() + "*>(workspace)" +
-         (second ? " + " + params.expr(u.sort.count) : "") + ";\n" +
-         table(u.sort.narrow ? "int32_t" : "int64_t", "starts", u.starts) +
-         table(u.value, "partials", u.partials) + table(u.value, "long_partials", u.long_partials) +
+  return order_text(u, params) + table(u.has_chunks, "partials", u.partials) +
+         table(u.has_long_chunks, "long_partials", u.long_partials) +
          "  constexpr bool kHasLong = " + (u.has_long_chunks ? "true" : "false") + ";\n";
 }
 
@@ -254,19 +328,15 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
            u.item() + ", " + (reports ? "true" : "false") + ", " + (u.carried ? "true" : "false") + ">(in" +
            std::to_string(indices) + ", " + updates + ", i, " + (reports ? "error" : "nullptr") + "); };\n";
   };
-  if (u.in_block) {
-    int64_t tile = 64;
-    while (tile < upper_bound(count, problem.ranges)) tile *= 2;
-    CudaParams params;
-    const std::string body = reader(params, true) + "  aicf::sort_in_block<" + u.item() + ", " +
-                             std::to_string(tile) + ">(read, " + params.expr(count) + ", static_cast<" +
-                             u.item() + "*>(workspace));\n";
-    CudaLaunch sort =
-        flat_launch("sort_targets", Dim(1), static_cast<int32_t>(std::min<int64_t>(tile / 2, 1024)), params);
-    sort.reports_errors = true;
-    add_kernel(code, problem, std::move(sort), body);
-  } else {
-    add_radix_sort(code, problem, u.sort, reader);
+  bool finds_starts = u.has_starts && !u.taken;
+  if (!u.taken && u.in_block) {
+    finds_starts = !add_block_order(code, problem, u, reader) && finds_starts;
+  } else if (!u.taken) {
+    const auto memory = [&](CudaParams& params) {
+      return order_text(u, params) + "  char* scratch = static_cast<char*>(workspace) + " +
+             params.expr(u.scratch) + ";\n";
+    };
+    add_radix_sort(code, problem, u.sort, memory, reader);
   }
   // Blocks that find starts, then those that fold chunks.
   const Dim per_line = floordiv(u.length, Dim(u.unit)),
@@ -281,11 +351,11 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
   const auto blocks = [&](int64_t chunk) {
     return blocks_for(ceildiv(count, Dim(chunk)) * per_line, kScatterBlock);
   };
-  if (u.has_starts || u.has_chunks) {
+  if (finds_starts || u.has_chunks) {
     CudaParams params;
     std::string body = scatter_text(problem, s, threads, params) + tables_text(u, params) + thread;
     Dim grid(0);
-    if (u.has_starts) {
+    if (finds_starts) {
       body += "  if (blockIdx.x < " + params.expr(start_blocks) + ") {\n  aicf::find_start(sorted, " +
               params.expr(count) + ", flat, " + params.expr(u.targets) + ", starts);\n  return;\n  }\n" +
               "  flat -= " + params.expr(start_blocks * Dim(kScatterBlock)) + ";\n";
@@ -311,43 +381,57 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
   }
 }
 
-// An axis that the indices do not run along belongs to the block under an index.
-CudaCode generate_scatter_elements(const CudaProblem& problem) {
-  const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &updates = problem.inputs[2],
-                   &out = problem.outputs[0];
-  const size_t axis = cuda_axis(problem, out);
+namespace {
+
+// Of whole rows, or what lies under an index.
+struct RowScatter {
+  ScatterProblem s;
+  ScatterReduction reduction;
+  bool covers = true;  // every element of the output lies in a block
+};
+
+// The function that walks lines of few updates, or many lines; none where updates are sorted.
+const char* lines_function(const CudaProblem& problem, size_t axis) {
+  const CudaWindow &indices = problem.inputs[1], &out = problem.outputs[0];
   const ScatterReduction reduction = reduction_of(problem.params[1]);
   Dim line_count(1);
   for (size_t i = 0; i < out.sizes.size(); ++i)
     if (i != axis) line_count = line_count * indices.sizes[i];
   const int64_t per_line = upper_bound(indices.sizes[axis], problem.ranges);
-  if (per_line <= kFewUpdates) return lines_code(problem, axis, reduction, "scatter_short_lines");
+  if (per_line <= kFewUpdates) return "scatter_short_lines";
   // In whatever order.
   const bool exact =
       !is_float(out.dtype) || (reduction != ScatterReduction::add && reduction != ScatterReduction::mul);
-  if (upper_bound(line_count, problem.ranges) >= kManyLines &&
-      (exact || (!is_half(out.dtype) && per_line <= kScatterChunk)))
-    return lines_code(problem, axis, reduction, "scatter_lines");
-  const auto in_block = [&](size_t i) {
-    return i != axis && (indices.strides[i] == Dim(0) || indices.sizes[i] == Dim(1));
-  };
-  size_t shared = 0;  // axes along which indices repeat
-  for (size_t i = 0; i < out.sizes.size(); ++i)
-    shared += in_block(i) && !(indices.sizes[i] == Dim(1)) ? 1 : 0;
-  if (shared == 0)
-    if (const auto buckets = bucket_scatter(problem, axis))
-      return bucket_scatter_code(problem, axis, *buckets, reduction, element_type(out.dtype, reduction));
+  const bool many = upper_bound(line_count, problem.ranges) >= kManyLines;
+  return many && (exact || (!is_half(out.dtype) && per_line <= kScatterChunk)) ? "scatter_lines" : nullptr;
+}
+
+// An axis that the indices do not run along belongs to the block under an index.
+bool is_in_block(const CudaWindow& indices, size_t axis, size_t i) {
+  return i != axis && (indices.strides[i] == Dim(0) || indices.sizes[i] == Dim(1));
+}
+
+std::optional<BucketScatter> elements_buckets(const CudaProblem& problem, size_t axis) {
+  const CudaWindow& indices = problem.inputs[1];
+  for (size_t i = 0; i < indices.sizes.size(); ++i)
+    if (is_in_block(indices, axis, i) && !(indices.sizes[i] == Dim(1))) return std::nullopt;
+  return bucket_scatter(problem, axis);
+}
+
+RowScatter elements_rows(const CudaProblem& problem, size_t axis) {
+  const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &updates = problem.inputs[2],
+                   &out = problem.outputs[0];
   Shape placed;
   for (size_t i = 0; i < out.sizes.size(); ++i)
-    if (!in_block(i)) placed.push_back(out.sizes[i]);
+    if (!is_in_block(indices, axis, i)) placed.push_back(out.sizes[i]);
   const std::vector<Dim> logical = row_major_strides(placed);
-  ScatterProblem s;
-  bool covers = true;
+  RowScatter rows{{}, reduction_of(problem.params[1])};
+  ScatterProblem& s = rows.s;
   size_t place = 0;
   for (size_t i = 0; i < out.sizes.size(); ++i) {
-    if (in_block(i)) {
+    if (is_in_block(indices, axis, i)) {
       s.block.add_axis(indices.sizes[i], {updates.strides[i], out.strides[i], x.strides[i]});
-      covers = covers && indices.sizes[i] == out.sizes[i];
+      rows.covers = rows.covers && indices.sizes[i] == out.sizes[i];
       continue;
     }
     s.lines.add_axis(indices.sizes[i],
@@ -358,16 +442,18 @@ CudaCode generate_scatter_elements(const CudaProblem& problem) {
   }
   s.bounds = {out.sizes[axis]};
   s.targets = element_count(placed);
-  return sorted_code(problem, std::move(s), reduction, covers);
+  s.lines.merge_axes();
+  return rows;
 }
 
-CudaCode generate_scatter_nd(const CudaProblem& problem) {
+RowScatter nd_rows(const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &updates = problem.inputs[2],
                    &out = problem.outputs[0];
   const size_t index_rank = indices.sizes.size() - 1;
   const auto components =
       static_cast<size_t>(indices.sizes.back().require_constant("components of scatter_nd's indices"));
-  ScatterProblem s;
+  RowScatter rows{{}, reduction_of(problem.params[0])};
+  ScatterProblem& s = rows.s;
   for (size_t i = 0; i < index_rank; ++i)
     s.lines.add_axis(indices.sizes[i], {indices.strides[i], updates.strides[i], Dim(0)});
   const Shape indexed(out.sizes.begin(), out.sizes.begin() + static_cast<std::ptrdiff_t>(components));
@@ -381,8 +467,50 @@ CudaCode generate_scatter_nd(const CudaProblem& problem) {
       s.block.add_axis(out.sizes[i],
                        {updates.strides[index_rank + i - components], out.strides[i], x.strides[i]});
   }
-  s.component_stride = indices.strides.back();
-  return sorted_code(problem, std::move(s), reduction_of(problem.params[0]), true);
+  s.component_stride = components > 1 ? indices.strides.back() : Dim(0);
+  s.lines.merge_axes();
+  return rows;
+}
+
+std::optional<ScatterOrder> order_of(const CudaProblem& problem, const RowScatter& rows) {
+  const ScatterProblem& s = rows.s;
+  const bool with_x = !is_one_element(problem.inputs[0]) && rows.covers && !problem.replaces(0);
+  // An order says where the updates of every place begin.
+  if (kPlacesOfUpdate * size_to_choose_by(s.lines.count(), problem) < size_to_choose_by(s.targets, problem) ||
+      scan_pays(problem, s, scatter_unit(problem, s, with_x)))
+    return std::nullopt;
+  const SortedUpdates updates = sorted_updates(problem, s, problem.outputs[0].dtype, rows.reduction,
+                                               s.block.count(), 1, true, false, OrderMemory::kWorkspace);
+  return ScatterOrder{s.lines.sizes,      s.lines.strides[0], s.lines.strides[2],
+                      s.bounds,           s.target_steps,     problem.inputs[1].offset,
+                      s.component_stride, s.targets,          updates.order_bytes};
+}
+
+}  // namespace
+
+std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem) {
+  if (row == "scatter_nd") return order_of(problem, nd_rows(problem));
+  if (row != "scatter_elements") return std::nullopt;
+  const size_t axis = cuda_axis(problem, problem.outputs[0]);
+  if (lines_function(problem, axis) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
+  return order_of(problem, elements_rows(problem, axis));
+}
+
+CudaCode generate_scatter_elements(const CudaProblem& problem) {
+  const size_t axis = cuda_axis(problem, problem.outputs[0]);
+  const ScatterReduction reduction = reduction_of(problem.params[1]);
+  if (const char* function = lines_function(problem, axis))
+    return lines_code(problem, axis, reduction, function);
+  if (const auto buckets = elements_buckets(problem, axis))
+    return bucket_scatter_code(problem, axis, *buckets, reduction,
+                               element_type(problem.outputs[0].dtype, reduction));
+  RowScatter rows = elements_rows(problem, axis);
+  return sorted_code(problem, std::move(rows.s), reduction, rows.covers);
+}
+
+CudaCode generate_scatter_nd(const CudaProblem& problem) {
+  RowScatter rows = nd_rows(problem);
+  return sorted_code(problem, std::move(rows.s), rows.reduction, rows.covers);
 }
 
 }  // namespace aicf

@@ -21,7 +21,14 @@ struct ScatterProblem {
   Dim component_stride, targets;
 };
 
-// Updates in the order of their targets, and the tables of their runs, in the workspace.
+// Where sorted updates lie, and with them where those of each target begin.
+enum class OrderMemory : uint8_t {
+  kWorkspace,
+  kLeft,   // the last output, for scatters that follow
+  kTaken,  // the last input: another scatter has left it
+};
+
+// Updates in the order of their targets, and the tables of their runs.
 struct SortedUpdates {
   std::string reduction;
   std::string type, value;  // of an update's elements, and what they are combined as
@@ -31,14 +38,21 @@ struct SortedUpdates {
   bool has_starts = true;
   bool carried = false;  // the items hold the updates themselves
   RadixSort sort;
-  bool in_block = false;  // few: one block sorts them
+  bool in_block = false;   // few: one block sorts them
+  int64_t index_bits = 0;  // of an update's number, below its target; both take 32 bits, or 64
   bool has_chunks = false, has_long_chunks = false;
-  Dim targets, starts, partials, long_partials, bytes;  // where tables begin, in bytes
+  std::string order;                     // text of the address of the sorted updates
+  bool taken = false;                    // they are sorted already
+  Dim targets, starts;                   // the second: bytes from the sorted updates on
+  Dim scratch, partials, long_partials;  // where they begin in the workspace, in bytes
+  Dim order_bytes, bytes;                // of the order, and of the workspace
 
   std::string item() const { return sort.narrow ? "aicf::NarrowItem" : "aicf::WideItem"; }
 };
+// `cuts`: long runs are cut into chunks that launches of their own fold.
 SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s, DType dtype,
-                             ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts);
+                             ScatterReduction reduction, const Dim& length, int64_t unit, bool has_starts,
+                             bool cuts, OrderMemory memory);
 
 // Text that defines `sorted`, `starts`, `partials`, `long_partials` and whether there is the last one,
 // kHasLong.

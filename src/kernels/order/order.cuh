@@ -92,6 +92,123 @@ __device__ __forceinline__ void store_lines(const SortLines<I, R>& s, const Item
   store_sorted(s, x, values, indices, line, at, sorted[int64_t(line) * row + at]);
 }
 
+// --- the first few of a line ------------------------------------------------------------------------------------------
+
+// In the order of the lanes, the first of 32 items.
+__device__ __forceinline__ NarrowItem shuffled(const NarrowItem& item, int lane) {
+  return {__shfl_sync(0xffffffffu, item.word, lane)};
+}
+__device__ __forceinline__ WideItem shuffled(const WideItem& item, int lane) {
+  return {__shfl_sync(0xffffffffu, item.high, lane), __shfl_sync(0xffffffffu, item.low, lane)};
+}
+// One stage of a bitonic network over lanes whose numbers differ by kStep.
+template <int kStep, class Item>
+__device__ __forceinline__ Item exchanged(const Item& item, bool ascending) {
+  const int lane = threadIdx.x % 32;
+  const Item other = shuffled(item, lane ^ kStep);
+  return other.before(item) == (((lane & kStep) == 0) == ascending) ? other : item;
+}
+template <int kStep, class Item>
+__device__ __forceinline__ Item merged_lanes(Item item, bool ascending) {
+  item = exchanged<kStep>(item, ascending);
+  if constexpr (kStep > 1) item = merged_lanes<kStep / 2>(item, ascending);
+  return item;
+}
+// The items of a warp, sorted by lane.
+template <class Item>
+__device__ __forceinline__ Item sorted_lanes(Item item) {
+  const int lane = threadIdx.x % 32;
+  item = merged_lanes<1>(item, (lane & 2) == 0);
+  item = merged_lanes<2>(item, (lane & 4) == 0);
+  item = merged_lanes<4>(item, (lane & 8) == 0);
+  item = merged_lanes<8>(item, (lane & 16) == 0);
+  return merged_lanes<16>(item, true);
+}
+// The first 32 of two sorted warps of items.
+template <class Item>
+__device__ __forceinline__ Item first_of(const Item& a, const Item& b) {
+  const Item other = shuffled(b, 31 - threadIdx.x % 32);
+  return merged_lanes<16>(other.before(a) ? other : a, true);
+}
+
+// At most 32 results of each line. kWarps of a block of 8 share a line, a tile of 32 * kLoads elements each at a time. The
+// kept-th of what lanes have as their first bounds what can be a result. Such elements are read again, wait until there are 32,
+// and are sorted and merged into those found so far. kUnit: neighbours that a lane loads as one.
+template <class Item, int kWarps, int kLoads, int kUnit, bool kDescending, class E, class I, int R>
+__device__ __forceinline__ void select_lines(const SortLines<I, R>& s, const E* x, E* values, int64_t* indices) {
+  using Key = decltype(sort_key(E()));
+  __shared__ Item waiting[8][64];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const I line = I(blockIdx.x) * (8 / kWarps) + warp / kWarps;
+  const bool exists = line < s.lines.count();
+  if (kWarps == 1 && !exists) return;
+  const int last = int(s.kept) - 1;
+  I offset[3] = {0, 0, 0};
+  s.lines.locate(line, offset);
+  Item found = Item::last();
+  Item* queue = waiting[warp];
+  int count = 0;
+  const auto merge = [&](int these) {
+    const Item item = lane < these ? queue[lane] : Item::last();
+    found = first_of(found, sorted_lanes(item));
+  };
+  constexpr I kTile = 32 * kLoads;
+  for (I tile = warp % kWarps * kTile; tile < s.size; tile += kWarps * kTile) {
+    const auto place = [&](int n) { return tile + (n / kUnit * 32 + lane) * kUnit + n % kUnit; };
+    const auto key_of = [](E element) {
+      const Key key = sort_key(element);
+      return kDescending ? Key(~key) : key;
+    };
+    Key keys[kLoads], first = ~Key(0);
+#pragma unroll
+    for (int n = 0; n < kLoads; n += kUnit) {
+      Pack<E, kUnit> unit;
+      const bool some = place(n) < s.size;
+      if (some) unit = *reinterpret_cast<const Pack<E, kUnit>*>(x + offset[0] + place(n) * s.x_stride);
+#pragma unroll
+      for (int u = 0; u < kUnit; ++u) {
+        keys[n + u] = some ? key_of(unit.at[u]) : ~Key(0);
+        first = min(first, keys[n + u]);
+      }
+    }
+    Key bound = Key(shuffled(sorted_lanes(Item::make(first, lane)), last).key());
+    bound = min(bound, Key(shuffled(found, last).key()));
+    uint32_t left = 0;  // of this lane's elements
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n)
+      if (keys[n] <= bound && place(n) < s.size) left |= 1u << n;
+    while (__any_sync(0xffffffffu, left != 0)) {
+      const I at = place(__ffs(left) - 1);
+      bool is_one = left != 0;
+      left &= left - 1;
+      Key key = 0;
+      if (is_one) key = key_of(x[offset[0] + at * s.x_stride]);
+      is_one = is_one && key <= bound;
+      const uint32_t all = __ballot_sync(0xffffffffu, is_one);
+      if (is_one) queue[count + __popc(all & ((1u << lane) - 1))] = Item::make(key, at);
+      count += __popc(all);
+      __syncwarp();
+      if (count < 32) continue;
+      merge(32);
+      count -= 32;
+      const Item rest = queue[32 + lane];
+      __syncwarp();
+      queue[lane] = rest;
+      __syncwarp();
+      bound = min(bound, Key(shuffled(found, last).key()));
+    }
+  }
+  merge(count);
+  if constexpr (kWarps > 1) {
+    __syncthreads();
+    queue[lane] = found;
+    __syncthreads();
+    if (warp != 0) return;
+    for (int w = 1; w < kWarps; ++w) found = first_of(found, waiting[w][lane]);
+  }
+  if (lane <= last) store_sorted(s, x, values, indices, line, I(lane), found);
+}
+
 // --- argmax, argmin -------------------------------------------------------------------------------------------------
 
 // Lines are walked with x, output.

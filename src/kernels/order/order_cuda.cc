@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/order/merge_cuda.h"
 
 namespace aicf {
@@ -61,6 +62,43 @@ CudaCode short_lines(const CudaProblem& problem, const SortProblem& s, int64_t l
   code.source = includes({"order/order.cuh"});
   add_kernel(code, problem,
              flat_launch("sort_short_lines", ceildiv(s.lines.count(), Dim(tile / segment)), kBlock, params),
+             body);
+  return code;
+}
+
+constexpr int64_t kMostSelected = 32;      // a lane of a warp has one
+constexpr int64_t kMostLoads = 32;         // of a lane at a time
+constexpr int64_t kSelectedByWarp = 2048;  // elements of a line, where lines are many
+
+// The first few of each line, found without sorting it; by a warp, or a block.
+bool may_select(const CudaProblem& problem, const SortProblem& s) {
+  const int64_t longest = upper_bound(s.size, problem.ranges), kept = upper_bound(s.kept, problem.ranges);
+  const int64_t lines = size_to_choose_by(s.lines.count(), problem);
+  return kept > 0 && kept <= kMostSelected && longest > kMostSelected &&
+         (longest <= 4 * kMostLoads * kBlock || lines >= kMultiprocessors);
+}
+
+CudaCode select_code(const CudaProblem& problem, const SortProblem& s) {
+  const CudaWindow& x = problem.inputs[0];
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  const bool by_warp =
+      longest <= kSelectedByWarp && size_to_choose_by(s.lines.count(), problem) >= kMultiprocessors;
+  const int64_t warps = by_warp ? 1 : kBlock / 32;
+  int64_t loads = 2;
+  while (loads < kMostLoads && loads * 32 * warps < longest) loads *= 2;
+  CudaWalk line(1);
+  line.add_axis(s.size, {x.strides[s.axis]});
+  std::vector<Dim> bases = s.lines.strides[0];
+  bases.push_back(x.offset);
+  const int64_t unit = std::min(loads, widest_unit(line, bases, dtype_bytes(x.dtype)));
+  CudaParams params;
+  const std::string body = lines_text(problem, s, params) + "  aicf::select_lines<" + item_of(s) + ", " +
+                           std::to_string(warps) + ", " + std::to_string(loads) + ", " +
+                           std::to_string(unit) + ", " + flags(s) + ">(s, in0, out0, out1);\n";
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  add_kernel(code, problem,
+             flat_launch("select_lines", ceildiv(s.lines.count(), Dim(kBlock / 32 / warps)), kBlock, params),
              body);
   return code;
 }
@@ -134,6 +172,7 @@ CudaCode few_of_long_lines(const CudaProblem& problem, const SortProblem& s, int
 CudaCode sorted_code(const CudaProblem& problem) {
   const SortProblem s = sort_problem(problem);
   const int64_t longest = upper_bound(s.size, problem.ranges);
+  if (may_select(problem, s)) return select_code(problem, s);
   if (longest <= kTile) return short_lines(problem, s, longest);
   const auto size = s.size.constant(), kept = s.kept.constant();
   if (size && kept && *kept > 0 && *kept <= kTile / 4) return few_of_long_lines(problem, s, *size, *kept);

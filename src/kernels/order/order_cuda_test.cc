@@ -47,6 +47,31 @@ TEST(OrderCuda, Compiles) {
   compile_all(texts);
 }
 
+// Neighbours of points, and the best of a few long lines: nothing is sorted whole.
+TEST(OrderCuda, TheFirstFewOfALineAreSelected) {
+  RowTexts texts;
+  const auto top = [&](DType dtype, int64_t lines, int64_t size, int64_t kept, int64_t stride) {
+    CudaProblem p;
+    p.inputs = {{dtype, Dim(0), {Dim(lines), Dim(size)}, {Dim(stride), Dim(1)}}};
+    for (DType of : {dtype, DType::i64})
+      p.outputs.push_back({of, Dim(0), {Dim(lines), Dim(kept)}, {Dim(kept), Dim(1)}});
+    p.params = {Dim(1), Dim(1)};
+    return texts.add("top_k", p, {});
+  };
+  EXPECT_NE(
+      top(DType::f32, 8192, 1024, 20, 1024).source.find("select_lines<aicf::NarrowItem, 1, 32, 4, true>"),
+      std::string::npos);
+  EXPECT_NE(top(DType::f16, 8192, 100, 32, 101).source.find("select_lines<aicf::NarrowItem, 1, 4, 1, true>"),
+            std::string::npos);
+  EXPECT_NE(top(DType::i64, 300, 30000, 8, 30000).source.find("select_lines<aicf::WideItem, 8, 32, 2, true>"),
+            std::string::npos);
+  // A lane has one result at most; a block would be too few for one long line.
+  EXPECT_EQ(top(DType::f32, 8192, 1024, 33, 1024).launches[0].function, "sort_short_lines");
+  EXPECT_EQ(top(DType::f32, 1, 128000, 8, 128000).launches[0].function, "sort_tiles");
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
   RowTexts texts;
   for (DType dtype : {DType::bf16, DType::f32, DType::i64})

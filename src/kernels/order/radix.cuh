@@ -20,8 +20,8 @@ template <class V>
 struct Before {
   V sum, all;
 };
-template <class V>
-__device__ __forceinline__ Before<V> sum_before(V value, V (&warps)[kRadixWarps]) {
+template <class V, int kWarps>
+__device__ __forceinline__ Before<V> sum_before(V value, V (&warps)[kWarps]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   V sum = value;
 #pragma unroll
@@ -33,7 +33,7 @@ __device__ __forceinline__ Before<V> sum_before(V value, V (&warps)[kRadixWarps]
   __syncthreads();
   V ahead = 0, all = 0;
 #pragma unroll
-  for (int w = 0; w < kRadixWarps; ++w) {
+  for (int w = 0; w < kWarps; ++w) {
     if (w == warp) ahead = all;
     all += warps[w];
   }

@@ -13,7 +13,6 @@ constexpr int64_t kFewestItems = 4, kMostItems = 8;  // of a thread
 constexpr int64_t kEnoughBlocks = 264;
 constexpr int64_t kFewBlocks = 32;  // of which a block adds up the counts itself
 
-Dim item_bytes(const RadixSort& sort) { return sort.count * Dim(sort.narrow ? 8 : 16); }
 int64_t count_bytes(const RadixSort& sort) { return sort.narrow ? 4 : 8; }
 Dim table_bytes(const RadixSort& sort) {
   return (sort.blocks() + Dim(1)) * Dim((int64_t{1} << sort.bits) * count_bytes(sort));
@@ -36,12 +35,13 @@ RadixSort radix_sort(const CudaProblem& problem, const Dim& count, int64_t large
   return sort;
 }
 
-// A multiple of 16 at every border: tables of at least two digits of four bytes each hold whole items' pairs.
-Dim RadixSort::bytes() const {
-  return ceildiv(item_bytes(*this) * Dim(2) + table_bytes(*this), Dim(16)) * Dim(16);
+// Tables of at least two digits of four bytes each hold whole items' pairs.
+Dim RadixSort::scratch_bytes() const {
+  return ceildiv((passes > 1 ? item_bytes() : Dim(0)) + table_bytes(*this), Dim(16)) * Dim(16);
 }
 
 void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort& sort,
+                    const std::function<std::string(CudaParams&)>& memory,
                     const std::function<std::string(CudaParams&, bool reports)>& reader) {
   const std::string item = sort.narrow ? "aicf::NarrowItem" : "aicf::WideItem",
                     number = sort.narrow ? "uint32_t" : "uint64_t", bits = std::to_string(sort.bits),
@@ -49,14 +49,19 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
   const bool adds = upper_bound(sort.blocks(), problem.ranges) > kFewBlocks;
   for (int pass = 0; pass < sort.passes; ++pass) {
     const std::string name = std::to_string(pass), shift = std::to_string(pass * sort.bits);
+    const auto tables = [&](CudaParams& params) {
+      const std::string before = sort.passes > 1 ? params.expr(sort.count) : "0";
+      return memory(params) + "  " + item + "* before = reinterpret_cast<" + item + "*>(scratch);\n  " +
+             number + "* totals = reinterpret_cast<" + number + "*>(before + " + before +
+             "), *counts = totals + " + std::to_string(int64_t{1} << sort.bits) + ";\n";
+    };
+    // The last pass ends in `sorted`.
+    const bool to_sorted = (sort.passes - pass) % 2 == 1;
     const auto text = [&](CudaParams& params, bool reports) {
-      const std::string count = params.expr(sort.count);
-      std::string from = "  " + item + "* items = static_cast<" + item + "*>(workspace);\n";
-      from += "  " + number + "* totals = reinterpret_cast<" + number + "*>(items + 2 * " + count +
-              "), *counts = totals + " + std::to_string(int64_t{1} << sort.bits) + ";\n";
+      const std::string from = tables(params);
       if (pass == 0) return from + reader(params, reports);
-      const std::string array = pass % 2 == 0 ? "items + " + count : "items";
-      return from + "  const auto read = [&](int64_t i) { return (" + array + ")[i]; };\n";
+      return from + "  const auto read = [&](int64_t i) { return " + (to_sorted ? "before" : "sorted") +
+             "[i]; };\n";
     };
     const std::string digits = "<" + items + ", " + shift + ", " + bits + ">";
     CudaParams counted;
@@ -68,18 +73,16 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
 
     if (adds) {
       CudaParams added;
-      body = "  " + number + "* totals = reinterpret_cast<" + number + "*>(static_cast<" + item +
-             "*>(workspace) + 2 * " + added.expr(sort.count) + ");\n  aicf::add_counts(totals + " +
-             std::to_string(int64_t{1} << sort.bits) + ", " + added.expr(sort.blocks()) + ", totals);\n";
+      body = tables(added) + "  aicf::add_counts(counts, " + added.expr(sort.blocks()) + ", totals);\n";
       add_kernel(code, problem,
                  flat_launch("add_counts_" + name, Dim(int64_t{1} << sort.bits), kRadixBlock, added), body);
     }
 
     CudaParams placed;
     body = text(placed, false);
-    const std::string to = pass % 2 == 0 ? "items" : "items + " + placed.expr(sort.count);
     body += "  aicf::place_items<" + items + ", " + shift + ", " + bits + ", " + (adds ? "true" : "false") +
-            ">(read, " + placed.expr(sort.count) + ", counts, totals, " + to + ");\n";
+            ">(read, " + placed.expr(sort.count) + ", counts, totals, " + (to_sorted ? "sorted" : "before") +
+            ");\n";
     add_kernel(code, problem, flat_launch("place_items_" + name, sort.blocks(), kRadixBlock, placed), body);
   }
 }

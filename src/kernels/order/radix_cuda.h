@@ -16,16 +16,17 @@ struct RadixSort {
   int64_t tile = 1024;  // items that a block places
 
   Dim blocks() const { return blocks_for(count, tile); }
-  // Of the workspace, from its beginning: two arrays of items, and what the passes count.
-  Dim bytes() const;
-  // The array, of two, that the sort ends in.
-  int sorted() const { return passes % 2 == 0 ? 1 : 0; }
+  Dim item_bytes() const { return count * Dim(narrow ? 8 : 16); }
+  // Beside the sorted items: what passes before the last leave, and what they count.
+  Dim scratch_bytes() const;
 };
 RadixSort radix_sort(const CudaProblem& problem, const Dim& count, int64_t largest_key, bool narrow);
 
-// Appends the launches. `reader` is text that defines `read`, which makes item i; `reports` says whether it
-// may use `error`, once for each item. The code must include order/radix.cuh, and know its workspace.
+// Appends the launches. `memory` is text that defines pointers to memory of multiples of 16 bytes: `sorted`,
+// to items, and `scratch`, to char. `reader` is text that defines `read`, which makes item i; `reports` says
+// whether it may use `error`, once for each item. The code must include order/radix.cuh.
 void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort& sort,
+                    const std::function<std::string(CudaParams&)>& memory,
                     const std::function<std::string(CudaParams&, bool reports)>& reader);
 
 }  // namespace aicf

@@ -64,7 +64,7 @@ CudaCode generate_tile_scattered(const CudaProblem& problem) {
   const Dim length = space.views[rows.view].strides[0];
   const SortedUpdates updates =
       sorted_updates(problem, s, problem.inputs[rows.view].dtype, ScatterReduction::add, length,
-                     unit_of_rows(problem.inputs[rows.view], length), true);
+                     unit_of_rows(problem.inputs[rows.view], length), true, true, OrderMemory::kWorkspace);
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
   code.workspace_bytes = updates.bytes;

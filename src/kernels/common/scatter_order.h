@@ -1,0 +1,24 @@
+// What scatters by the same indices can share on CUDA: their updates in the order of the places that they go
+// to, and where those of each place begin. One scatter leaves it as a further output of `bytes` bytes, others
+// take it as a further input.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kernels/common/cuda_kernel.h"
+
+namespace aicf {
+
+// What the order depends on, beside the memory of the indices.
+struct ScatterOrder {
+  std::vector<Dim> sizes, index_strides, target_strides, bounds, target_steps;
+  Dim offset, component_stride, targets;
+  Dim bytes;
+  bool operator==(const ScatterOrder&) const = default;
+};
+// None of a row that is no scatter, or a scatter that sorts nothing which others could take.
+std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem);
+
+}  // namespace aicf
