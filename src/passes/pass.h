@@ -74,6 +74,8 @@ Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
 Graph decompose_composites(const Graph& graph, const PassContext& context);
 // Computes transposed convolutions as convolutions of stride 1, one for each phase of their strides.
 Graph decompose_conv_transpose(const Graph& graph, const PassContext& context);
+// Computes convolutions of one tap as products where the values around them lie by rows.
+Graph multiply_pointwise_convs(const Graph& graph, const PassContext& context);
 // Makes scatters of one update a row choices by index, where other nodes check the indices.
 Graph match_one_hot(const Graph& graph, const PassContext& context);
 // Adds the few elements of windows as slices.

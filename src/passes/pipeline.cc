@@ -48,6 +48,10 @@ bool sums_on_gpu(const Graph& graph, const PassContext& context) {
   return context.target.is_cuda() && has_op<Op::reduce_sum>(graph, context);
 }
 
+bool convolves_on_gpu(const Graph& graph, const PassContext& context) {
+  return context.target.is_cuda() && has_op<Op::conv>(graph, context);
+}
+
 bool trains_on_gpu(const Graph&, const PassContext& context) {
   return context.target.is_cuda() && context.gradients;
 }
@@ -86,6 +90,8 @@ const std::vector<PassInfo>& pass_table() {
       // folds
       // below.
       {"decompose_conv_transpose", decompose_conv_transpose, false, 1, has_op<Op::conv_transpose>},
+      // Wants every convolution, and norms as the reductions that they are.
+      {"multiply_pointwise_convs", multiply_pointwise_convs, false, 2, convolves_on_gpu},
       // Every product is there; rounded constants fold below.
       {"round_tf32_operands", round_tf32_operands, true, 0},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.

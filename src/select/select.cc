@@ -7,6 +7,7 @@
 #include "kernels/common/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
+#include "select/padded_rows.h"
 #include "select/region_codegen.h"
 #include "select/selector.h"
 #include "select/storage_order.h"
@@ -22,6 +23,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
       options_(options),
       orders_(stored_orders(graph, target)),
       parts_(concat_parts(graph)),
+      padded_(padded_shapes(graph, target)),
       targets_(update_targets(graph, target)) {
   result_.graph = graph;
   result_.ranges = options.ranges;
@@ -63,8 +65,12 @@ const Window& Selector::place(ValueId id) {
     return result_.placement[static_cast<size_t>(id)] = window(target);
   Window& own = result_.placement[static_cast<size_t>(id)];
   own = ordered_window(id, graph_.type(id), orders_[static_cast<size_t>(id)]);
-  if (const ConcatPart& part = parts_[static_cast<size_t>(id)]; part.whole != kNoValue)
+  if (const ConcatPart& part = parts_[static_cast<size_t>(id)]; part.whole != kNoValue) {
     if (const auto window = window_in_concat(id, part)) own = *window;
+  } else if (const Shape& stored = padded_[static_cast<size_t>(id)];
+             !stored.empty() && orders_[static_cast<size_t>(id)].empty()) {
+    own = padded_window(graph_.type(id), stored);
+  }
   return result_.placement[static_cast<size_t>(id)];
 }
 
@@ -84,6 +90,12 @@ Window Selector::part_window(Window whole, const ConcatPart& part, const Shape& 
   whole.offset = whole.offset + part.start * whole.strides[part.axis];
   whole.sizes = shape;
   return whole;
+}
+
+Window Selector::padded_window(const TensorType& type, const Shape& stored) {
+  Window window = add_extra(ExtraValue::Kind::kTemp, {type.dtype, stored}, "");
+  window.sizes = type.shape;
+  return window;
 }
 
 Window Selector::ordered_window(ValueId root, const TensorType& type, const Ints& order) {

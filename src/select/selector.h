@@ -50,6 +50,8 @@ class Selector {
   // Where a part, or what it is a view of, lies in the concat; none if strides cannot say it.
   std::optional<Window> window_in_concat(ValueId id, const ConcatPart& part);
   static Window part_window(Window whole, const ConcatPart& part, const Shape& shape);
+  // A part of a new value whose rows are padded.
+  Window padded_window(const TensorType& type, const Shape& stored);
   static Window ordered_window(ValueId root, const TensorType& type, const Ints& order);
   // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is
   // copied there.
@@ -162,6 +164,7 @@ class Selector {
   const SelectOptions& options_;
   std::vector<Ints> orders_;       // by value: how it is stored
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
+  std::vector<Shape> padded_;      // by value: as it is stored, where its rows are padded
   std::vector<ValueId> targets_;   // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_, rounded_weights_;
   std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it

@@ -1,4 +1,5 @@
-// What the tests of passes share: running one for the CPU, and whether what it gives means the same.
+// What the tests of passes share: running one, for the CPU unless told, and whether what it gives means the
+// same.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,9 +15,10 @@ namespace aicf::testing {
 inline const Target kCpu{"cpu"};
 
 // Of the first entry. What the pass changes, the pipeline must not take for unchangeable.
-inline Graph run_pass(Graph (*pass)(const Graph&, const PassContext&), const Program& program) {
+inline Graph run_pass(Graph (*pass)(const Graph&, const PassContext&), const Program& program,
+                      const Target& target = kCpu) {
   const Graph& graph = program.entries[0];
-  const PassContext context{program, kCpu};
+  const PassContext context{program, target};
   Graph after = pass(graph, context);
   for (const PassInfo& info : pass_table()) {
     if (info.run != pass || info.may_change == nullptr || print(after) == print(graph)) continue;
