@@ -36,9 +36,7 @@ class PaddedRows {
   static bool is_product(const Node& node) {
     return node.op == Op::matmul || (node.op == Op::fused && node.attrs.get_str("kind") == "matmul");
   }
-  bool is_region(const Node& node) const {
-    return is_tile_region(node) || tile_claims(graph_, node);
-  }
+  bool is_region(const Node& node) const { return is_tile_region(node) || tile_claims(graph_, node); }
   bool writes_rows(const Node& node) const { return is_product(node) || is_region(node); }
 
   // The axis along which rows lie.

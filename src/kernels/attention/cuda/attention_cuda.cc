@@ -22,6 +22,7 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, cons
   text += sizes.has_mask ? cuda_type(problem.inputs[3].dtype) : "bool";
   text += ";\n" + constant("kHasMask", sizes.has_mask) +
           constant("kMaskPerKey", mask_is_per_key(problem, sizes, way)) + constant("kCausal", sizes.causal) +
+          constant("kMaskUnit", sizes.has_mask ? mask_unit(problem.inputs[3], sizes.keys) : 1) +
           constant("kWindow", sizes.window) + constant("kDepth", sizes.depth) +
           constant("kValueDepth", sizes.value_depth) + constant("kScale", problem.fparams[0]) +
           constant("kSoftcap", problem.fparams[1]) + constant("kRows", int64_t{way.rows}) +

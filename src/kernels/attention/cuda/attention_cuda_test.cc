@@ -221,7 +221,8 @@ TEST(AttentionCuda, ShortSequencesCompile) {
   add_mask(whole, dense(DType::boolean, {32, 12, 128, 128}));
   CudaProblem causal = problem_of(DType::bf16, {32, 12, t, 24}, 4, t, 32, true);
   causal.outputs.push_back(dense(DType::f32, {32, 12, t}));
-  const CudaProblem few = problem_of(DType::bf16, {8, 12, 128, 64}, 12, 100, 40, false);
+  CudaProblem few = problem_of(DType::bf16, {8, 12, 128, 64}, 12, 100, 40, false);
+  add_mask(few, dense(DType::bf16, {8, 1, 128, 100}));
   AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda({short_problem(per_key, 128), short_problem(whole, 128),
                                                 short_problem(causal, 64), short_problem(few, 64)},
@@ -353,6 +354,24 @@ TEST(AttentionCuda, VectorsReadRowsThatBeginWhereTheyMay) {
       for (const CudaProblem* other : {&later, &wider, &turned}) EXPECT_FALSE(reads(*other, names[i])) << i;
     }
   }
+}
+
+// As many keys as every row has whole ones of, at addresses that allow it.
+TEST(AttentionCuda, MasksAreReadByAsManyKeysAsTheirRowsHave) {
+  const auto unit = [](const Shape& sizes, const Dim& keys, const std::function<void(CudaWindow&)>& change) {
+    CudaWindow mask = dense(DType::boolean, sizes);
+    change(mask);
+    return mask_unit(mask, keys);
+  };
+  const auto nothing = [](CudaWindow&) {};
+  EXPECT_EQ(unit({2, 4, 60, 64}, 64, nothing), 8);
+  EXPECT_EQ(unit({60, 64}, 64, nothing), 8);
+  EXPECT_EQ(unit({2, 1, 60, 66}, 66, nothing), 2);
+  EXPECT_EQ(unit({2, 1, 60, 65}, 65, nothing), 1);
+  EXPECT_EQ(unit({2, 4, 60, 1}, 64, nothing), 1);
+  EXPECT_EQ(unit({2, 4, 60, 64}, 64, [](CudaWindow& m) { m.offset = Dim(4); }), 2);
+  EXPECT_EQ(unit({2, 4, 60, 64}, 64, [](CudaWindow& m) { m.strides[1] = Dim(3841); }), 1);
+  EXPECT_EQ(unit({2, 4, 60, 64}, 64, [](CudaWindow& m) { m.strides[3] = Dim(2); }), 1);
 }
 
 TEST(AttentionCuda, WhatTheCopyEngineCannotDescribeGoesWithoutIt) {

@@ -94,6 +94,17 @@ std::vector<Dim> mask_strides(const CudaWindow& mask) {
   return strides;
 }
 
+int64_t mask_unit(const CudaWindow& mask, const Dim& keys) {
+  std::vector<Dim> strides = mask_strides(mask);
+  if (!(strides[3] == Dim(1))) return 1;
+  strides[3] = keys;
+  strides.push_back(mask.offset);
+  for (const int64_t unit : {8, 2})
+    if (std::all_of(strides.begin(), strides.end(), [&](const Dim& dim) { return divisible(dim, unit); }))
+      return unit;
+  return 1;
+}
+
 int64_t head_group(const CudaProblem& problem, const AttentionSizes& sizes) {
   const double bytes = sizes.most_keys * static_cast<double>(sizes.depth + sizes.value_depth) *
                        static_cast<double>(dtype_bytes(problem.inputs[0].dtype)) / sizes.most_group;

@@ -35,6 +35,8 @@ bool has_vector_rows(const CudaWindow& window, int64_t elements);
 bool has_tensor_map(const CudaProblem& problem, const CudaWindow& window);
 // Strides over [batch, head, query, key]; an axis of one element is repeated.
 std::vector<Dim> mask_strides(const CudaWindow& mask);
+// Keys that may be read at once, of which each of its rows has a whole number side by side: 8, 2 or 1.
+int64_t mask_unit(const CudaWindow& mask, const Dim& keys);
 // Heads whose keys and values fit in the L2 cache together.
 int64_t head_group(const CudaProblem& problem, const AttentionSizes& sizes);
 

@@ -3,6 +3,7 @@
 //   Element, Mask                              element types of q, k, v, output and of the mask (bool: kept where true,
 //                                              else added)
 //   kHasMask, kCausal
+//   kMaskUnit                                  keys of a row of the mask that may be read at once
 //   kWindow                                    a query at p sees keys p - kWindow < j < p + kWindow; 0: no window
 //   kDepth, kValueDepth                        sizes of the last axes of q and v
 //   kScale, kSoftcap                           double; softcap 0: none

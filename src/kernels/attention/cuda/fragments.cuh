@@ -59,47 +59,159 @@ __device__ __forceinline__ void hide(float (&s)[kCount], int32_t key, const Seen
   }
 }
 
-// The mask of the scores that are seen. `mask` holds the address of its key 0 for each of the lane's two rows.
-template <class Traits, int kCount>
-__device__ __forceinline__ void load_mask_values(typename Traits::Mask (&values)[kCount],
-                                                 const typename Traits::Mask* const (&mask)[2], int64_t mask_stride,
-                                                 int32_t key, const SeenKeys<Traits>& seen) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const int32_t at = key + i / 4 * 8 + i % 2;
-    values[i] = {};
-    if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
-      values[i] = mask[i / 2 % 2][at * mask_stride];
-  }
+// Words [tile] of a lane, which are columns 8·tile + 2·(lane%4) and the one after, become the 8 columns of
+// tile lane%4.
+__device__ __forceinline__ uint4 gather_tile(const uint32_t (&word)[4]) {
+  const bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
+  const uint32_t x = __shfl_xor_sync(0xffffffffu, upper ? word[0] : word[2], 2);
+  const uint32_t y = __shfl_xor_sync(0xffffffffu, upper ? word[1] : word[3], 2);
+  const uint32_t a0 = upper ? x : word[0], a1 = upper ? y : word[1];
+  const uint32_t b0 = upper ? word[2] : x, b1 = upper ? word[3] : y;
+  const uint32_t a = __shfl_xor_sync(0xffffffffu, odd ? a0 : a1, 1);
+  const uint32_t b = __shfl_xor_sync(0xffffffffu, odd ? b0 : b1, 1);
+  return odd ? make_uint4(a, a1, b, b1) : make_uint4(a0, a, b0, b);
 }
 
-// Products to scores, with the values of the mask, of which there need be none.
-template <class Traits, int kCount, int kValues>
-__device__ __forceinline__ void finish_scores(float (&s)[kCount], const typename Traits::Mask (&mask)[kValues], int32_t key,
-                                              const SeenKeys<Traits>& seen, bool hides) {
-  static_assert(!Traits::kHasMask || kValues == kCount);
+template <class T>
+__device__ __forceinline__ T bits_as(uint32_t bits) {
+  return {static_cast<uint16_t>(bits)};
+}
+template <>
+__device__ __forceinline__ float bits_as<float>(uint32_t bits) {
+  return __uint_as_float(bits);
+}
+
+// The mask of the scores that are seen, as a lane holds it while products run. Where keys lie side by side in
+// whole units of eight, each lane of four reads one unit of four, and they exchange when the values are
+// wanted.
+template <class Traits, int kCount>
+struct RowsMask {
+  using Mask = typename Traits::Mask;
+  static constexpr bool kUnits = Traits::kMaskUnit % 8 == 0 && kCount % 16 == 0;
+  static constexpr int kTogether = Traits::kMaskUnit % 2 == 0 ? 2 : 1;
+  static constexpr int kWords = 2 * sizeof(Mask);  // of a unit
+  static constexpr int kGroups = kUnits ? kCount / 16 : 1;
+  struct alignas(kWords * 4 < 16 ? kWords * 4 : 16) Unit {
+    uint32_t word[kWords];
+  };
+  struct alignas(kTogether * sizeof(Mask)) Some {
+    Mask at[kTogether];
+  };
+  Mask values[kUnits ? 1 : kCount];
+  Unit units[2][kGroups];
+
+  // `mask` holds the address of its key 0 for each of the lane's two rows, `key` is the key of value 0.
+  __device__ __forceinline__ void load(const Mask* const (&mask)[2], int64_t stride, int32_t key,
+                                       const SeenKeys<Traits>& seen) {
+    if constexpr (kUnits) {
+      const int32_t from = key + int(threadIdx.x) % 4 * 6;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    s[i] = Scores<Traits>::score(
-        s[i], Traits::kHasMask ? Scores<Traits>::template mask_value<float>(mask[Traits::kHasMask ? i : 0]) : 0.0f);
+      for (int i = 0; i < 2 * kGroups; ++i) {
+        const int half = i % 2;
+        const int32_t at = from + i / 2 * 32;
+        units[half][i / 2] = {};
+        if (at < seen.end[half]) units[half][i / 2] = *reinterpret_cast<const Unit*>(mask[half] + at);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; i += kTogether) {
+        const int half = i / 2 % 2;
+        const int32_t at = key + i / 4 * 8 + i % 2;
+        Some some = {};
+        if (at < seen.end[half] && (Traits::kWindow == 0 || at + kTogether > seen.first[half]))
+          some = *reinterpret_cast<const Some*>(mask[half] + (kTogether == 1 ? at * stride : at));
+#pragma unroll
+        for (int j = 0; j < kTogether; ++j) values[i + j] = some.at[j];
+      }
+    }
+  }
+
+  // Values 16 group … 16 group + 15 of a row, two of each tile.
+  __device__ __forceinline__ void exchange(int half, int group, Mask (&row)[8]) const {
+    constexpr int kParts = sizeof(Mask) == 4 ? 2 : 1;  // words of two keys
+    uint32_t found[kParts][4];
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      uint32_t word[4];
+#pragma unroll
+      for (int pair = 0; pair < 4; ++pair) {
+        const uint32_t whole = units[half][group].word[sizeof(Mask) == 1 ? pair / 2 : pair * kParts + part];
+        word[pair] = sizeof(Mask) == 1 ? whole >> (pair % 2 * 16) & 0xffffu : whole;
+      }
+      const uint4 turned = gather_tile(word);
+      found[part][0] = turned.x, found[part][1] = turned.y, found[part][2] = turned.z,
+      found[part][3] = turned.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      if constexpr (sizeof(Mask) == 1) {
+        row[i] = (found[0][i / 2] >> (i % 2 * 8) & 0xffu) != 0;
+      } else {
+        const uint32_t whole = found[kParts == 2 ? i % 2 : 0][i / 2];
+        row[i] = bits_as<Mask>(kParts == 2 || i % 2 == 0 ? whole : whole >> 16);
+      }
+    }
+  }
+};
+
+struct NoMask {};
+template <bool kHeld, class Traits, int kCount>
+struct HeldMask {
+  using Type = NoMask;
+};
+template <class Traits, int kCount>
+struct HeldMask<true, Traits, kCount> {
+  using Type = RowsMask<Traits, kCount>;
+};
+
+// Products to scores.
+template <class Traits, int kCount>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount], const NoMask&, int32_t key,
+                                              const SeenKeys<Traits>& seen, bool hides) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) s[i] = Scores<Traits>::score(s[i], 0.0f);
   if (hides) hide(s, key, seen);
 }
-// The same with masks as load_mask_values() takes them.
+template <class Traits, int kCount>
+__device__ __forceinline__ void finish_scores(float (&s)[kCount], const RowsMask<Traits, kCount>& mask,
+                                              int32_t key, const SeenKeys<Traits>& seen, bool hides) {
+  using S = Scores<Traits>;
+  if constexpr (RowsMask<Traits, kCount>::kUnits) {
+#pragma unroll
+    for (int i = 0; i < kCount / 8; ++i) {
+      const int half = i % 2, first = i / 2 * 16 + half * 2;
+      typename Traits::Mask row[8];
+      mask.exchange(half, i / 2, row);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        float& score = s[first + j / 2 * 4 + j % 2];
+        score = S::score(score, S::template mask_value<float>(row[j]));
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) s[i] = S::score(s[i], S::template mask_value<float>(mask.values[i]));
+  }
+  if (hides) hide(s, key, seen);
+}
+// The same with masks as RowsMask takes them, of some keys after the others.
 template <class Traits, int kCount>
 __device__ __forceinline__ void finish_scores(float (&s)[kCount],
                                               const typename Traits::Mask* const (&mask)[2],
                                               int64_t mask_stride, int32_t key, const SeenKeys<Traits>& seen,
                                               bool hides) {
+  if constexpr (Traits::kHasMask) {
+    constexpr int kPart = kCount % 16 == 0 ? 16 : kCount;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const int32_t at = key + i / 4 * 8 + i % 2;
-    if constexpr (!Traits::kHasMask)
-      s[i] = Scores<Traits>::score(s[i], 0.0f);
-    else if (at < seen.end[i / 2 % 2] && (Traits::kWindow == 0 || at >= seen.first[i / 2 % 2]))
-      s[i] = Scores<Traits>::score(s[i],
-                                   Scores<Traits>::template mask_value<float>(mask[i / 2 % 2][at * mask_stride]));
+    for (int from = 0; from < kCount; from += kPart) {
+      RowsMask<Traits, kPart> held;
+      held.load(mask, mask_stride, key + from * 2, seen);
+      finish_scores<Traits>(reinterpret_cast<float(&)[kPart]>(s[from]), held, key, seen, false);
+    }
+    if (hides) hide(s, key, seen);
+  } else {
+    finish_scores<Traits>(s, NoMask(), key, seen, hides);
   }
-  if (hides) hide(s, key, seen);
 }
 
 // The same with a mask that is the same for all rows; `mask(t)` gives the values of keys 8t and 8t + 1 from
@@ -178,19 +290,6 @@ __device__ __forceinline__ void rescale(float (&o)[kCount], const float (&scale)
   if (!__any_sync(0xffffffffu, !(scale[0] == 1.0f && scale[1] == 1.0f))) return;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) o[i] *= scale[i / 2 % 2];
-}
-
-// Words [tile] of a lane, which are columns 8·tile + 2·(lane%4) and the one after, become the 8 columns of
-// tile lane%4.
-__device__ __forceinline__ uint4 gather_tile(const uint32_t (&word)[4]) {
-  const bool upper = threadIdx.x & 2, odd = threadIdx.x & 1;
-  const uint32_t x = __shfl_xor_sync(0xffffffffu, upper ? word[0] : word[2], 2);
-  const uint32_t y = __shfl_xor_sync(0xffffffffu, upper ? word[1] : word[3], 2);
-  const uint32_t a0 = upper ? x : word[0], a1 = upper ? y : word[1];
-  const uint32_t b0 = upper ? word[2] : x, b1 = upper ? word[3] : y;
-  const uint32_t a = __shfl_xor_sync(0xffffffffu, odd ? a0 : a1, 1);
-  const uint32_t b = __shfl_xor_sync(0xffffffffu, odd ? b0 : b1, 1);
-  return odd ? make_uint4(a, a1, b, b1) : make_uint4(a0, a, b0, b);
 }
 
 // Stores the two rows of each lane, each times its factor: the first kColumns columns of rows before `rows`. `to` is the

@@ -195,7 +195,7 @@ struct MmaAttention {
   static constexpr bool kMaskPerRow = Traits::kHasMask && !Traits::kMaskPerKey;
   // What a lane holds of the mask of a row while products run; of larger tiles there are too few registers.
   static constexpr bool kHoldsMask = kMaskPerRow && kRowTiles * kKeys <= 64;
-  static constexpr int kMaskHeld = kHoldsMask ? kKeys / 2 : 1;
+  using Held = typename HeldMask<kHoldsMask, Traits, kKeys / 2>::Type;
   static constexpr bool kWindow = Traits::kWindow > 0;
   // Beyond this depth the queries would not fit in registers beside the result.
   static constexpr bool kHoldsQueries = kSteps * kRowTiles <= (kTf32 ? 16 : 8);
@@ -337,19 +337,19 @@ struct MmaAttention {
   }
 
   // The mask of the block of keys; the products need not wait for it.
-  __device__ __forceinline__ void load_rows_mask(Mask (&held)[kRowTiles][kMaskHeld], int32_t from) const {
+  __device__ __forceinline__ void load_rows_mask(Held (&held)[kRowTiles], int32_t from) const {
     if constexpr (kHoldsMask) {
 #pragma unroll
       for (int t = 0; t < kRowTiles; ++t) {
         const Mask* const line[2] = {mask + row[t] * call.mask_view.row, mask + (row[t] + 8) * call.mask_view.row};
-        load_mask_values<Traits>(held[t], line, call.mask_view.column, from + lane() % 4 * 2, seen[t]);
+        held[t].load(line, call.mask_view.column, from + lane() % 4 * 2, seen[t]);
       }
     }
   }
 
   // Scores become weights, and what was summed before is scaled to the new maximum.
   __device__ __forceinline__ void weigh_scores(float (&s)[kRowTiles][kKeys / 2],
-                                               const Mask (&held)[kRowTiles][kMaskHeld], int32_t from) {
+                                               const Held (&held)[kRowTiles], int32_t from) {
 #pragma unroll
     for (int t = 0; t < kRowTiles; ++t) {
       const bool hides = __any_sync(0xffffffffu, seen[t].hides_any(from, kKeys));
@@ -441,7 +441,7 @@ struct MmaAttention {
       __syncthreads();
       copy_values(from);
     }
-    Mask held[kRowTiles][kMaskHeld];
+    Held held[kRowTiles];
     load_rows_mask(held, from);
     float s[kRowTiles][kKeys / 2];
     multiply_keys(s);

@@ -52,6 +52,7 @@ std::string projected_traits(const CudaProblem& problem, int64_t depth) {
          std::string(cuda_type(problem.inputs[0].dtype)) +
          ";\n  using Mask = " + std::string(has_mask(problem) ? cuda_type(mask_of(problem).dtype) : "bool") +
          ";\n" + constant("kHasMask", has_mask(problem)) + constant("kMaskPerKey", is_per_key(problem)) +
+         constant("kMaskUnit", int64_t{1}) +
          constant("kCausal", param(problem, ProjectedParam::causal) != 0) + constant("kWindow", int64_t{0}) +
          constant("kDepth", depth) + constant("kValueDepth", depth) + constant("kScale", problem.fparams[0]) +
          constant("kSoftcap", problem.fparams[1]) + constant("kRows", kPositions) +

@@ -46,11 +46,10 @@ template <class Traits>
 struct Consumer {
   using T = typename Traits::Element;
   using Shared = HopperShared<Traits>;
-  using Mask = typename Traits::Mask;
   static constexpr int kKeys = Shared::kKeys, kColumns = kProductColumns<Traits::kValueDepth>;
   // What a lane holds of a row's mask while products run; beside more columns there are too few registers.
   static constexpr bool kHoldsMask = Traits::kHasMask && kColumns <= 64;
-  static constexpr int kMaskHeld = kHoldsMask ? kKeys / 2 : 1;
+  using Held = typename HeldMask<kHoldsMask, Traits, kKeys / 2>::Type;
 
   const Call<Traits>& call;
   const Shared shared;
@@ -84,16 +83,16 @@ struct Consumer {
   }
 
   // Of the block of keys; its products need not wait for it.
-  __device__ __forceinline__ void load_mask(Mask (&values)[kMaskHeld], int32_t block) const {
+  __device__ __forceinline__ void load_mask(Held& held, int32_t block) const {
     if constexpr (kHoldsMask)
-      load_mask_values<Traits>(values, mask, call.mask_view.column, block * kKeys + lane % 4 * 2, seen);
+      held.load(mask, call.mask_view.column, block * kKeys + lane % 4 * 2, seen);
   }
   template <bool kHides>
-  __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], const Mask (&values)[kMaskHeld], int32_t block,
+  __device__ __forceinline__ void weigh_block(float (&s)[kKeys / 2], const Held& held, int32_t block,
                                               float (&scale)[2]) {
     const int32_t key = block * kKeys + lane % 4 * 2;
     if constexpr (kHoldsMask)
-      finish_scores<Traits>(s, values, key, seen, kHides);
+      finish_scores<Traits>(s, held, key, seen, kHides);
     else
       finish_scores<Traits>(s, mask, call.mask_view.column, key, seen, kHides);
     weigh<Traits>(s, rows, scale);
@@ -134,14 +133,14 @@ struct Consumer {
     wait_turn<Shared::kGroups>(group);
     fence_wgmma();
     multiply_keys(s);
-    Mask values[kMaskHeld];
-    load_mask(values, block);
+    Held held;
+    load_mask(held, block);
     wait_wgmma<0>();
     hold(s);
     pass_turn<Shared::kGroups>(group);
     release_keys();
     float scale[2];
-    weigh_block<true>(s, values, block, scale);
+    weigh_block<true>(s, held, block, scale);
     keep_weights(s);
   }
 
@@ -154,13 +153,13 @@ struct Consumer {
     multiply_keys(s);
     wait_barrier(shared.v_full(value_turn.stage), value_turn.parity);
     add_values();
-    Mask values[kMaskHeld];
-    load_mask(values, block);
+    Held held;
+    load_mask(held, block);
     wait_wgmma<1>();
     hold(s);
     pass_turn<Shared::kGroups>(group);
     release_keys();
-    weigh_block<kHides>(s, values, block, scale);
+    weigh_block<kHides>(s, held, block, scale);
     wait_wgmma<0>();
     hold(o);
     release_values();
