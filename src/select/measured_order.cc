@@ -94,7 +94,7 @@ Product product_of(const ProblemKey& key) {
     return {groups, elements(out) / maps, maps / groups, elements(y) / maps, half, false};
   }
   const double m = last(x, 2), k = last(x, 1);
-  return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params == "1"};
+  return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params != "-"};
 }
 
 void add_product_features(const Product& p, const Candidate& candidate, const std::optional<MatmulWay>& way,
@@ -188,15 +188,16 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
 }
 
 // Whether ways like it were among those measured: of others the regression knows nothing.
-bool is_like_measured(const Candidate& candidate) {
+bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const std::optional<MatmulWay> way = product_way(candidate.way);
+  if (way && is_wgmma(*way) && key.inputs[0].dtype == DType::f32) return false;
   return !way || (multicast_blocks(*way) == 1 && !(is_wgmma(*way) && splits_in_workspace(*way)));
 }
 
 // Rows that were written after the measurements.
 bool is_younger(const Candidate& candidate) { return candidate.kernel == "conv_grouped"; }
 
-std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
+std::vector<size_t> best_estimated(const ProblemKey& key, const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -204,7 +205,7 @@ std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> list;
   std::set<std::string_view> rows;
   for (const size_t i : order)
-    if (is_like_measured(candidates[i]) &&
+    if (is_like_measured(key, candidates[i]) &&
         (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt))
       list.push_back(i);
   return list;
@@ -264,7 +265,7 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
   if (candidates.empty() || std::any_of(candidates.begin(), candidates.end(), is_younger) ||
-      !is_like_measured(key) || gains_in_company(key, candidates[0]))
+      !is_like_measured(key) || !is_like_measured(key, candidates[0]) || gains_in_company(key, candidates[0]))
     return false;
   const Candidate& first = candidates[0];
   const auto score = [&](const Candidate& c) {
@@ -272,7 +273,7 @@ bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candid
   };
   size_t best = 0;
   double least_score = score(first) - kMargin;
-  for (const size_t i : best_estimated(candidates))
+  for (const size_t i : best_estimated(key, candidates))
     if (const double s = score(candidates[i]); i > 0 && s < least_score) best = i, least_score = s;
   candidates[best].price_us = std::min(candidates[best].price_us, first.price_us);
   const auto chosen = candidates.begin() + static_cast<std::ptrdiff_t>(best);
