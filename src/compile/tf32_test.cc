@@ -333,6 +333,56 @@ TEST(Tf32Text, OnHopperWeightsAreRoundedFirst) {
   }
 }
 
+// wgmma reads both operands along K, and y rounded: weights, side by side too, at load, others in every run,
+// and none where the copies take longer than they save.
+TEST(Tf32Text, OnHopperProductsReadRoundedOperandsAlongK) {
+  CompileOptions options;
+  options.precision = Precision::kTf32;
+  options.target = "sm_90";
+  const auto printed = [&](const Program& program) {
+    return testing::printed_stage(program, "calls", options);
+  };
+  const auto count = [](const std::string& text, const std::string& word) {
+    int found = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+    return found;
+  };
+  const std::string copy = "reads it rounded, along K", wgmma = "matmul_tensor_core/wgmma";
+  const auto weighed = [](int parts) {
+    Graph graph("main");
+    const ValueId x = graph.add_input("x", {DType::f32, to_shape({1000, 516})});
+    Program program;
+    std::vector<ValueId> weights;
+    for (int i = 0; i < parts; ++i) {
+      const std::string name = "w" + std::to_string(i);
+      const Array data = random_array(DType::f32, {516, 500 + 3 * i}, static_cast<uint32_t>(i));
+      program.variables[name] = {name, Role::kParam, {DType::f32, to_shape(data.sizes())}, data};
+      weights.push_back(graph.add_param(name, program.variables[name].type));
+    }
+    const ValueId w = parts == 1 ? weights[0] : graph.add(Op::concat, weights, {{"axis", int64_t{1}}});
+    graph.add_output(graph.add(Op::relu, {graph.add(Op::matmul, {x, w})}), "z");
+    program.entries.push_back(std::move(graph));
+    return program;
+  };
+  const std::string one = printed(weighed(1));
+  EXPECT_EQ(count(one, wgmma), 1) << one;
+  EXPECT_LT(one.find("init"), one.find(copy)) << one;
+  EXPECT_EQ(count(one, copy), 1) << one;
+  const std::string joined = printed(weighed(3));
+  EXPECT_EQ(count(joined, copy), 3) << joined;
+  EXPECT_NE(joined.find("+ 517548 [506, 516] by [516, 1]"), std::string::npos) << joined;
+
+  const std::string turned = printed(product_of({"", {1001, 1000}, {1001, 777}, true, false}));
+  EXPECT_EQ(turned.find("init"), std::string::npos) << turned;
+  EXPECT_EQ(count(turned, copy), 2) << turned;
+  EXPECT_NE(turned.find("by [1004, 1]"), std::string::npos) << "rows begin at 16 bytes: " << turned;
+
+  const std::string small = printed(product_of({"", {128, 256}, {256, 128}, false, false}));
+  EXPECT_EQ(count(small, copy), 0) << small;
+  options.target = "sm_80";
+  EXPECT_EQ(count(printed(weighed(1)), copy), 0);
+}
+
 TEST(Tf32Text, OnAGpuProductsTakeTensorCores) {
   CompileOptions options;
   options.target = "sm_80";

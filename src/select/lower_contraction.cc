@@ -176,6 +176,7 @@ void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inpu
   const KernelRow* packed = packable(weights, call.inputs[1]) ? find_packed(problem) : nullptr;
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (rows.empty()) throw no_kernel(node);
+  if (target_.is_cuda() && node.attrs.get_bool("tf32")) round_operands(call, y, rows, origin_of(node));
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     own_row(call)->params = {packed_shape[0], packed_shape[1]};
     call.reason += ", weights packed at load";

@@ -94,7 +94,7 @@ Product product_of(const ProblemKey& key) {
     return {groups, elements(out) / maps, maps / groups, elements(y) / maps, half, false};
   }
   const double m = last(x, 2), k = last(x, 1);
-  return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params == "1"};
+  return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params != "-"};
 }
 
 void add_product_features(const Product& p, const Candidate& candidate, const std::optional<MatmulWay>& way,
@@ -187,7 +187,7 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
-std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
+std::vector<size_t> best_estimated(const ProblemKey& key, const std::vector<Candidate>& candidates) {
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -195,17 +195,17 @@ std::vector<size_t> best_estimated(const std::vector<Candidate>& candidates) {
   std::vector<size_t> list;
   std::set<std::string_view> rows;
   for (const size_t i : order)
-    if (is_like_measured(candidates[i]) &&
+    if (is_like_measured(key, candidates[i]) &&
         (rows.insert(candidates[i].kernel).second || list.size() < kLookedAt))
       list.push_back(i);
   return list;
 }
 
 // The best estimated of the candidates that no measurement is like.
-std::optional<size_t> best_younger(const std::vector<Candidate>& candidates) {
+std::optional<size_t> best_younger(const ProblemKey& key, const std::vector<Candidate>& candidates) {
   std::optional<size_t> best;
   for (size_t i = 0; i < candidates.size(); ++i)
-    if (!is_like_measured(candidates[i]) &&
+    if (!is_like_measured(key, candidates[i]) &&
         (!best || candidates[i].estimate_us < candidates[*best].estimate_us))
       best = i;
   return best;
@@ -213,9 +213,11 @@ std::optional<size_t> best_younger(const std::vector<Candidate>& candidates) {
 
 }  // namespace
 
-bool is_like_measured(const Candidate& candidate) {
+bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const std::optional<MatmulWay> way = product_way(candidate.way);
-  return candidate.kernel != "conv_grouped" && (!way || multicast_blocks(*way) == 1);
+  const bool is_younger_way =
+      way && (multicast_blocks(*way) > 1 || (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
+  return candidate.kernel != "conv_grouped" && !is_younger_way;
 }
 
 bool is_like_measured(const ProblemKey& key) {
@@ -271,7 +273,7 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
   if (!is_like_measured(key)) return false;
   const auto measured = std::find_if(candidates.begin(), candidates.end(),
-                                     [](const Candidate& c) { return is_like_measured(c); });
+                                     [&](const Candidate& c) { return is_like_measured(key, c); });
   if (measured == candidates.end() || gains_in_company(key, *measured)) return false;
   const Candidate& first = *measured;
   const auto score = [&](const Candidate& c) {
@@ -279,11 +281,11 @@ bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candid
   };
   auto best = static_cast<size_t>(measured - candidates.begin());
   double least_score = score(first), margin = kMargin;
-  for (const size_t i : best_estimated(candidates))
+  for (const size_t i : best_estimated(key, candidates))
     if (const double s = score(candidates[i]); i != best && s < least_score - margin)
       best = i, least_score = s, margin = 0;
   // A score is the logarithm of an expected time: of a younger way that is its estimate.
-  if (const auto younger = best_younger(candidates);
+  if (const auto younger = best_younger(key, candidates);
       younger && std::log(candidates[*younger].estimate_us) < least_score)
     best = *younger;
   candidates[best].price_us = std::min(candidates[best].price_us, candidates[0].price_us);

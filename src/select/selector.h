@@ -39,6 +39,13 @@ class Selector {
     std::string origin;
   };
 
+  // An operand of products in tf32 and its copy with axis `k` innermost.
+  struct RoundedCopy {
+    Window from;
+    size_t k;
+    Window to;
+  };
+
   void check_ranks() const;
 
   // --- select.cc: where values live
@@ -95,6 +102,16 @@ class Selector {
   // `node` has the results and the origin, `operands` are values of this graph.
   void lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
                   std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras);
+  // --- tf32_operands.cc
+  // On CUDA, of a product in tf32: y, and x where the copy engine cannot read it, become copies that wgmma
+  // reads, if that takes less time with the copies. Those of weights are made at load.
+  void round_operands(KernelCall& call, ValueId y, const std::vector<const KernelRow*>& rows,
+                      const std::string& origin);
+  // The operand as tf32 multiplies it, with axis `k` innermost; `weights`: of which it consists, side by
+  // side.
+  Window rounded(const Window& w, size_t k, const std::vector<Window>& weights, const std::string& origin);
+  const Window* find_rounded(const Window& w, size_t k) const;
+
   // Its own operands are those from number `first_operand` on.
   void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
   // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
@@ -167,6 +184,7 @@ class Selector {
   std::vector<Shape> padded_;      // by value: as it is stored, where its rows are padded
   std::vector<ValueId> targets_;   // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_, rounded_weights_;
+  std::vector<RoundedCopy> rounded_;
   std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it
   std::map<ValueId, JoinedWeights> joined_;  // by root
   std::set<ValueId> made_at_load_;           // roots

@@ -91,7 +91,10 @@ class MatmulWriter {
     std::string text;
     if (prologue_ != nullptr) text += prologue_->text;
     if (plan_.keeps_x) text += wgmma_multiply_rs_text(dtype_, way_.block_n, a_.y.along_k);
-    if (is_wgmma(way_)) text += wgmma_multiply_text(dtype_, way_.block_n, a_.x.along_k, a_.y.along_k);
+    if (is_tf32_wgmma())
+      text += wgmma_multiply_tf32_text(way_.block_n);
+    else if (is_wgmma(way_))
+      text += wgmma_multiply_text(dtype_, way_.block_n, a_.x.along_k, a_.y.along_k);
     return text;
   }
   std::string body_text(Role role, const std::string& operands, const std::string& epilogue, bool workspace) {
@@ -144,8 +147,10 @@ class MatmulWriter {
            : has_epilogue_warps(way_)        ? "wgmma_epilogue_warps"
            : is_sliced(way_)                 ? "sliced"
            : way_.unit == MatmulUnit::single ? "single"
+           : is_tf32_wgmma()                 ? "wgmma_tf32"
                                              : family_name();
   }
+  bool is_tf32_wgmma() const { return is_wgmma(way_) && dtype_ == DType::f32; }
   bool sums_x() const { return group_ != nullptr && group_->x_sums.has_value(); }
   int64_t shared_bytes(Role role) const { return role == Role::kSum ? 0 : plan_.shared_bytes; }
 
@@ -218,7 +223,8 @@ class MatmulWriter {
 
   std::string run_arguments(bool workspace) {
     if (way_.unit == MatmulUnit::single) return "operands, epilogue, block_index";
-    const std::string depth = "Operands::Index(" + params_.param(plan_.part_depth) + ")";
+    const Dim part_depth = is_wgmma(way_) ? counted_depth(plan_.part_depth, dtype_) : plan_.part_depth;
+    const std::string depth = "Operands::Index(" + params_.param(part_depth) + ")";
     if (plan_.keeps_x) return "operands, &map0, epilogue, " + depth + ", make";
     if (is_wgmma(way_)) return "operands, &map0, &map1, epilogue, " + depth;
     if (is_sliced(way_)) return "operands, epilogue, " + depth + ", block_index";
@@ -283,7 +289,8 @@ class MatmulWriter {
                ", " + number(plan_.dual ? plan_.warp.n / 2 : plan_.warp.n) + ", " + number(way_.stages) +
                ", " + layouts + flag(a_.x.vector) + ", " + flag(a_.y.vector) + ", " + last;
       default:
-        return wgmma_type_text(way_, plan_.wgmma);
+        return is_tf32_wgmma() ? "aicf::WgmmaTf32<" + wgmma_type_text(way_, plan_.wgmma) + ", Multiply>"
+                               : wgmma_type_text(way_, plan_.wgmma);
     }
   }
 

@@ -16,7 +16,8 @@ namespace {
 // Whether the problem's params ask for products in tf32.
 template <class AnyProblem>
 bool in_tf32(const AnyProblem& problem) {
-  return problem.params == std::vector<Dim>{Dim(1)} && problem.inputs[0].dtype == DType::f32;
+  return (problem.params == std::vector<Dim>{Dim(1)} || problem.params == std::vector<Dim>{Dim(kRoundedY)}) &&
+         problem.inputs[0].dtype == DType::f32;
 }
 
 // Of one matrix, where whole tiles run the epilogue by rows, in groups of columns.
@@ -107,8 +108,10 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   if (has_panels(problem) && family != MatmulFamily::wgmma) return false;
   if (family == MatmulFamily::simt) return !tf32;
   if (family == MatmulFamily::mma) return half || tf32;
-  if (!half) return false;
   const MatmulView a = matmul_view(problem);
+  // wgmma multiplies f32 along k alone, and does not round it (wgmma_tf32.cuh).
+  const bool rounded = tf32 && problem.params[0] == Dim(kRoundedY) && a.x.along_k && a.y.along_k;
+  if (!half && !rounded) return false;
   const SymbolRanges& ranges = ranges_of(problem);
   // A tensor map has no empty axes; without rows or columns nothing is launched.
   return problem.arch == 90 && bounds(a.k, ranges).lo > 0 && fits_int32(a, ranges) && maps_fit(problem, a);
@@ -140,6 +143,8 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
 std::vector<KernelVariant> grouped_variants(const CudaProblem& problem, int count,
                                             std::optional<DType> x_sums) {
   const TileProgram* program = problem.program;
+  // row_sums.cuh adds rows of halves.
+  if (x_sums && problem.inputs[0].dtype == DType::f32) return {};
   if (!matmul_family_fits(problem, MatmulFamily::wgmma) || !matmul_view(problem).batch.empty() ||
       program == nullptr || program->stages.size() != 1 || sums_rows(*program) ||
       problem.inputs.size() + 1 != kProductInputs + program->inputs.size() ||

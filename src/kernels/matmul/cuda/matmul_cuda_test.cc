@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 
 #include "base/error.h"
 #include "codegen/nvrtc.h"
+#include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/cuda_machine.h"
 
@@ -216,6 +218,50 @@ TEST(MatmulCuda, tf32_takes_every_layout_and_only_tensor_cores) {
     }
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(compile_cuda(sources, "sm_80").size(), sources.size());
+}
+
+// wgmma reads f32 as it lies, along k alone.
+TEST(MatmulCuda, tf32_runs_by_wgmma_where_y_lies_rounded_along_k) {
+  const auto problem_of = [](Case& c, int arch, const Layout& layout) {
+    set_windows(c, DType::f32, {Dim(2)}, Dim(1000), Dim(520), Dim(1004), layout);
+    c.problem.params = {Dim(kRoundedY)};
+    link(c, arch);
+  };
+  const auto fits = [&](int arch, const Layout& layout) {
+    Case c;
+    problem_of(c, arch, layout);
+    EXPECT_TRUE(matmul_family_fits(c.problem, MatmulFamily::mma));
+    return matmul_family_fits(c.problem, MatmulFamily::wgmma);
+  };
+  EXPECT_TRUE(fits(90, {.y_transposed = true}));
+  EXPECT_TRUE(fits(90, {.y_transposed = true, .padding = 4, .y_shared = true}));
+  EXPECT_FALSE(fits(90, {.y_transposed = true, .padding = 2}));
+  EXPECT_FALSE(fits(90, {}));
+  EXPECT_FALSE(fits(90, {.x_transposed = true, .y_transposed = true}));
+  EXPECT_FALSE(fits(89, {.y_transposed = true}));
+
+  Case c;
+  problem_of(c, 90, {.y_transposed = true});
+  std::vector<std::string> sources;
+  std::set<std::string> forms;
+  for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+    const CudaCode code = matmul_code(c.problem, way);
+    const CudaLaunch& launch = code.launches.at(0);
+    EXPECT_EQ(code.launches.size(), 1u) << to_string(way);
+    EXPECT_LE(launch.shared_bytes, 227 * 1024) << to_string(way);
+    EXPECT_EQ(launch.tensor_maps.at(0).box[0], 32) << to_string(way);
+    EXPECT_EQ(launch.tensor_maps.at(1).box, (std::vector<int32_t>{32, way.block_n, 1})) << to_string(way);
+    EXPECT_NE(std::find(launch.params.begin(), launch.params.end(), Dim(2008)), launch.params.end())
+        << "K counts 2 bytes";
+    if (forms.insert(std::to_string(way.block_m * 1000 + way.block_n) + (split_parts(way) > 1 ? "s" : ""))
+            .second &&
+        (way.block_m == 256 || way.block_n == 192))
+      sources.push_back(code.source);
+  }
+  EXPECT_GT(forms.size(), 8u);
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(sources, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
 TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {

@@ -28,15 +28,16 @@ std::string matrix_function(const MatmulView& a, const std::string& name, const 
   return text + ";\n  }\n";
 }
 
+// `k`: where the load begins, in elements.
 std::string load_function(const MatmulView& a, const std::string& name, const MatmulOperand& operand,
-                          const std::string& load, const std::string& map) {
+                          const std::string& load, const std::string& map, const std::string& k) {
   std::string text = "  __device__ __forceinline__ void load_" + name +
                      "(const CUtensorMap* map, uint32_t to, uint32_t barrier, int k, int other, uint32_t "
                      "batch) const {\n" +
                      batch_indices(a) + "    aicf::" + load + "(" + map + ", to, barrier, " +
                      (operand.panels    ? "0, other, k / " + std::to_string(kPanelDepth)
-                      : operand.along_k ? "k, other"
-                                        : "other, k");
+                      : operand.along_k ? k + ", other"
+                                        : "other, " + k);
   for (size_t axis = a.batch.size(); axis-- > 0;)
     if (operand.batch[axis] != Dim(0)) text += ", int(b" + std::to_string(axis) + ")";
   return text + ");\n  }\n";
@@ -153,13 +154,15 @@ std::string functions_text(const CudaProblem& problem, const MatmulView& a, cons
       return product_group(problem) != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)"
                                                : std::string("map");
     };
-    text += load_function(a, "x", a.x, "load_box", map("x_maps"));
+    const int64_t counted = *counted_depth(Dim(1), problem.inputs[0].dtype).constant();
+    const std::string k = counted == 1 ? "k" : "k / " + std::to_string(counted);
+    text += load_function(a, "x", a.x, "load_box", map("x_maps"), k);
     const int sharers = multicast_blocks(way);
     const std::string load = sharers > 1                     ? "send_box<" + std::to_string(sharers) + ">"
                              : reads_y_once(problem, a, way) ? "load_box_once"
                                                              : "load_box";
-    text += load_function(a, "y", a.y, load, map("y_maps"));
-    if (is_dual_gemm(problem)) text += load_function(a, "y1", a.y, load, "map");
+    text += load_function(a, "y", a.y, load, map("y_maps"), k);
+    if (is_dual_gemm(problem)) text += load_function(a, "y1", a.y, load, "map", k);
   }
   return text;
 }
@@ -186,7 +189,8 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
   MatmulOperandsText operands{"struct Operands : aicf::MatmulOperands<" +
                                   std::string(cuda_type(problem.inputs[0].dtype)) + ", " + index + "> {\n",
                               "{{in0, in1"};
-  for (const Dim& dim : {a.m, a.n, a.k, a.x.row, a.x.column, a.y.row, a.y.column})
+  const Dim k = is_wgmma(way) ? counted_depth(a.k, problem.inputs[0].dtype) : a.k;
+  for (const Dim& dim : {a.m, a.n, k, a.x.row, a.x.column, a.y.row, a.y.column})
     operands.make += ", " + index + "(" + params.param(dim) + ")";
   operands.make += "}";
   const auto member = [&](const std::string& name, const Dim& dim) {

@@ -16,6 +16,9 @@ inline constexpr int64_t kStageBytes = 128;   // of K in a stage of mma.cuh and 
 inline constexpr int64_t kEpilogueGroup = 8;  // columns that an epilogue takes at a time
 inline constexpr int kColumnsWithSums = 3;    // of tiles, that sum x (row_sums.cuh)
 
+// K as wgmma.cuh counts it: by two bytes.
+inline Dim counted_depth(const Dim& k, DType dtype) { return k * Dim(dtype_bytes(dtype) / 2); }
+
 struct MatmulOperandsText {
   std::string text;  // defines `struct Operands`
   std::string make;  // an expression for it: in0, in1, p0…

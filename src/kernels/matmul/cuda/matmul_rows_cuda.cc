@@ -28,7 +28,7 @@ void set_row_stages(const CudaProblem& problem, const MatmulSizes& sizes, Matmul
 std::vector<PricedMatmul> rows_ways_of(const CudaProblem& problem) {
   std::vector<PricedMatmul> ways;
   const Shape& result = problem.outputs[0].sizes;
-  if (problem.program == nullptr || !result.back().is_constant() ||
+  if (problem.program == nullptr || problem.inputs[0].dtype == DType::f32 || !result.back().is_constant() ||
       !matmul_family_fits(problem, MatmulFamily::wgmma) || !has_row_epilogue(problem, kProductInputs))
     return ways;
   const MatmulSizes sizes = matmul_sizes(problem);

@@ -51,19 +51,19 @@ MatmulOperand operand_of(const CudaWindow& window, size_t rank) {
   return operand;
 }
 
-// An axis of halves that a tensor map can have: a stride of whole 16 bytes, more than 0.
-bool map_stride(const Dim& stride, const SymbolRanges& ranges) {
+// An axis that a tensor map can have: a stride of whole 16 bytes, more than 0.
+bool map_stride(const Dim& stride, DType dtype, const SymbolRanges& ranges) {
   const Interval range = bounds(stride, ranges);
-  return divides(stride, per(kVectorBytes, DType::f16)) && range.lo > 0 && range.hi < (int64_t{1} << 38);
+  return divides(stride, per(kVectorBytes, dtype)) && range.lo > 0 && range.hi < (int64_t{1} << 37);
 }
 
 bool map_fits(const CudaWindow& window, const MatmulOperand& operand, const Dim& outer,
               const SymbolRanges& ranges) {
   const auto batch =
       std::count_if(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return s != Dim(0); });
-  if (!operand.vector || batch + 2 > kMaxMapAxes || !map_stride(outer, ranges)) return false;
+  if (!operand.vector || batch + 2 > kMaxMapAxes || !map_stride(outer, window.dtype, ranges)) return false;
   return std::all_of(operand.batch.begin(), operand.batch.end(),
-                     [&](const Dim& s) { return s == Dim(0) || map_stride(s, ranges); }) &&
+                     [&](const Dim& s) { return s == Dim(0) || map_stride(s, window.dtype, ranges); }) &&
          std::all_of(window.sizes.begin(), window.sizes.end(), [&](const Dim& size) {
            return bounds(size, ranges).hi <= std::numeric_limits<int32_t>::max() / 2;
          });

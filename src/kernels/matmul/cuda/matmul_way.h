@@ -9,10 +9,13 @@
 
 namespace aicf {
 
+// What the param that asks for tf32 is, in place of 1, where y lies in memory rounded, as wgmma reads it.
+inline constexpr int64_t kRoundedY = 2;
+
 enum class MatmulFamily : uint8_t {
   simt,   // any type and strides
   mma,    // f16, bf16, f32 in tf32, any strides
-  wgmma,  // f16, bf16 on sm_90, operands that the copy engine can read
+  wgmma,  // f16, bf16, f32 in tf32 on sm_90, operands that the copy engine can read
 };
 
 enum class MatmulUnit : uint8_t {

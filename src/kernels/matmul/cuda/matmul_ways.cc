@@ -34,7 +34,7 @@ std::vector<int> split_counts(const MatmulWay& c, int64_t k, int arch) {
 std::vector<MatmulWay> multicast_ways(const MatmulSizes& sizes, const MatmulWay& tile) {
   std::vector<MatmulWay> ways;
   if (!is_wgmma(tile) || tile.warpgroups != 2 || tile.occupancy != 1 || keeps_x_stationary(tile) ||
-      sizes.dual)
+      sizes.dual || sizes.f32)
     return ways;
   for (const int sharers : {2, 4})
     if (ceil_div(sizes.m, tile.block_m) >= sharers) {
@@ -174,8 +174,9 @@ int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& c) {
 
 bool keeps_x(const MatmulSizes& sizes, const MatmulWay& c) {
   constexpr int64_t kMostRows = 8, kMostBytes = 16 * 1024;
-  return is_wgmma(c) && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 && sizes.m <= kMostRows &&
-         sizes.x_along_k && sizes.k % kStepDepth == 0 && kept_x_bytes(sizes, c, false) <= kMostBytes;
+  return is_wgmma(c) && !sizes.f32 && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 &&
+         sizes.m <= kMostRows && sizes.x_along_k && sizes.k % kStepDepth == 0 &&
+         kept_x_bytes(sizes, c, false) <= kMostBytes;
 }
 
 int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& c, bool own_part) {
@@ -272,7 +273,7 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (tile.unit == MatmulUnit::single && !wants_single(sizes)) continue;
-    if (has_epilogue_warps(tile) && !has_several_tiles(sizes, tile)) continue;
+    if (has_epilogue_warps(tile) && (sizes.f32 || !has_several_tiles(sizes, tile))) continue;
     if (keeps_x_stationary(tile) && blocks_of_row(sizes, tile) == 0) continue;
     for (const int splits : split_counts(tile, sizes.k, arch)) {
       MatmulWay way = tile;
@@ -308,7 +309,7 @@ std::vector<MatmulWay> matmul_pair_ways(const MatmulSizes& sizes, MatmulFamily f
   } else if (family == MatmulFamily::wgmma) {
     for (const MatmulWay& tile : matmul_tiles(family, 4))
       if (tile.block_n % 128 == 0 && !keeps_x_stationary(tile) &&
-          (!has_epilogue_warps(tile) || has_several_tiles(sizes, tile)))
+          (!has_epilogue_warps(tile) || (!sizes.f32 && has_several_tiles(sizes, tile))))
         tiles.push_back(tile);  // chunks of 64 columns of each product
   }
   if (family == MatmulFamily::wgmma)
