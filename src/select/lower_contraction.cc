@@ -210,6 +210,8 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
       conv.node.attrs.get_bool("tf32") && read_rounded_weights(call, *rows[0], operands, origin);
   const bool weights_turned = matrix_units && !rounded && reads_weights_last(operands[1]);
   if (weights_turned) call.inputs[1] = weights_last(operands[1], origin);
+  const bool maps_turned = reads_maps_last(conv, operands[1]);
+  if (maps_turned) call.inputs[1] = maps_last(operands[1], false, origin);
   if (matrix_units) read_channels_last(call, *rows[0], operands, origin);
   const KernelRow* packed = find_packed_conv(conv, operands[1], problem);
   if (packed != nullptr) rows.insert(rows.begin(), packed);
@@ -222,6 +224,7 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
     fill_params(conv.graph, conv.node, *packed, own.params, own.fparams);
   }
   if (weights_turned) call.reason += ", weights channels-last at load";
+  if (maps_turned) call.reason += ", weights maps-last at load";
   if (epilogue != nullptr) {
     const size_t own_inputs = call.inputs.size() - extras.size();
     // In which order a library reads and writes them is not known.

@@ -168,7 +168,10 @@ void Selector::lower_by_table(const Node& node) {
   RowCall& row = call.what.emplace<RowCall>();
   fill_params(graph_, node, *rows[0], row.params, row.fparams);
   call.origins = {origin_of(node)};
+  const bool maps_turned = node.op == Op::conv_transpose && reads_maps_last({graph_, node}, node.operands[1]);
+  if (maps_turned) call.inputs[1] = maps_last(node.operands[1], true, call.origins[0]);
   choose(call, problem.family, rows, nullptr, target_, options_);
+  if (maps_turned) call.reason += ", weights maps-last at load";
   result_.calls.push_back(std::move(call));
 }
 
