@@ -140,11 +140,13 @@ TEST(PlainConvolutions, ReadWeightsPackedAtLoad) {
     %w = param "w" : f32[24, 12, 2, 2]
     %0 = conv(%x, %v, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]} : f32[2, 24, 20, 20]
     %1 = conv_transpose(%0, %w, none) {strides = [2, 2], pads = [0, 0, 0, 0], dilations = [1, 1], output_padding = [0, 0]} : f32[2, 12, 40, 40]
-    return "y" = %1
+    %2 = relu(%1) : f32[2, 12, 40, 40]
+    return "y" = %2
   }
 }
 )"),
                                        "sm_90");
+  EXPECT_EQ(s.calls.calls.size(), 2u) << "the rectifier is an epilogue";
   const KernelCall *conv = call_of(s, "conv_simt"), *transposed = call_of(s, "conv_transpose");
   ASSERT_TRUE(conv != nullptr && transposed != nullptr);
   EXPECT_EQ(conv->inputs[1].strides, (Shape{Dim(1), Dim(24), Dim(3 * 16 * 24), Dim(16 * 24)}));

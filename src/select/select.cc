@@ -107,7 +107,8 @@ void Selector::lower(const Node& node) {
   if (node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan) return lower_control(node);
   if (node.op == Op::matmul)
     return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
-  if (node.op == Op::conv) return lower_conv(node, {graph_, node}, node.operands, nullptr, {});
+  if (node.op == Op::conv || (node.op == Op::conv_transpose && target_.is_cuda()))
+    return lower_conv(node, {graph_, node}, node.operands, nullptr, {});
   if (tile_claims(graph_, node)) return lower_single(node);
   lower_by_table(node);
 }
@@ -168,10 +169,7 @@ void Selector::lower_by_table(const Node& node) {
   RowCall& row = call.what.emplace<RowCall>();
   fill_params(graph_, node, *rows[0], row.params, row.fparams);
   call.origins = {origin_of(node)};
-  const bool maps_turned = node.op == Op::conv_transpose && reads_maps_last({graph_, node}, node.operands[1]);
-  if (maps_turned) call.inputs[1] = maps_last(node.operands[1], true, call.origins[0]);
   choose(call, problem.family, rows, nullptr, target_, options_);
-  if (maps_turned) call.reason += ", weights maps-last at load";
   result_.calls.push_back(std::move(call));
 }
 
