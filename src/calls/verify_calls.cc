@@ -170,7 +170,7 @@ class CallVerifier {
   // How many products' sums a row hands to an epilogue; 0: its program is a region.
   static size_t sums_of(WorkForm work) {
     if (work == WorkForm::kPair) return 2;
-    return work == WorkForm::kProduct || work == WorkForm::kConv ? 1 : 0;
+    return work == WorkForm::kProduct || work == WorkForm::kConv || work == WorkForm::kConvTranspose ? 1 : 0;
   }
 
   // The operands of a region are those of its call, behind which the indices of an indexed one stand. An

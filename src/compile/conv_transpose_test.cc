@@ -124,5 +124,52 @@ TEST(ConvTransposePhases, WriteTheirPartsOfOneValueAndShareOneCopyOfTheWeights) 
   EXPECT_EQ(phases[5]->inputs[0].root, phases[1]->outputs[0].root);
 }
 
+const KernelCall* call_of(const SelectedCalls& s, std::string_view row) {
+  for (const KernelCall& call : s.calls.calls)
+    if (const RowCall* own = own_row(call); own != nullptr && own->row == row) return &call;
+  return nullptr;
+}
+
+// Without matrix units weights lie with maps innermost, packed at load; all phases are one call.
+TEST(PlainConvolutions, ReadWeightsPackedAtLoad) {
+  const SelectedCalls s = select_calls(parse(R"(program {
+  param "v" : f32[24, 16, 3, 3]
+  param "w" : f32[24, 12, 2, 2]
+  entry main(%x: f32[2, 16, 20, 20]) {
+    %v = param "v" : f32[24, 16, 3, 3]
+    %w = param "w" : f32[24, 12, 2, 2]
+    %0 = conv(%x, %v, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]} : f32[2, 24, 20, 20]
+    %1 = conv_transpose(%0, %w, none) {strides = [2, 2], pads = [0, 0, 0, 0], dilations = [1, 1], output_padding = [0, 0]} : f32[2, 12, 40, 40]
+    %2 = relu(%1) : f32[2, 12, 40, 40]
+    return "y" = %2
+  }
+}
+)"),
+                                       "sm_90");
+  EXPECT_EQ(s.calls.calls.size(), 2u) << "the rectifier is an epilogue";
+  const KernelCall *conv = call_of(s, "conv_simt"), *transposed = call_of(s, "conv_transpose");
+  ASSERT_TRUE(conv != nullptr && transposed != nullptr);
+  EXPECT_EQ(conv->inputs[1].strides, (Shape{Dim(1), Dim(24), Dim(3 * 16 * 24), Dim(16 * 24)}));
+  EXPECT_EQ(transposed->inputs[1].strides, (Shape{Dim(12), Dim(1), Dim(2 * 24 * 12), Dim(24 * 12)}));
+  EXPECT_EQ(s.calls.init_calls.size(), 2u);
+}
+
+TEST(PlainConvolutions, DepthwiseOnesKeepChannelsLast) {
+  const SelectedCalls s = select_calls(parse(R"(program {
+  entry main(%x: f32[8, 64, 28, 28], %v: f32[96, 64, 1, 1], %w: f32[96, 1, 3, 3], %u: f32[64, 96, 1, 1]) {
+    %0 = conv(%x, %v, none) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], tf32 = true} : f32[8, 96, 28, 28]
+    %1 = conv(%0, %w, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 96} : f32[8, 96, 28, 28]
+    %2 = conv(%1, %u, none) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], tf32 = true} : f32[8, 64, 28, 28]
+    return "y" = %2
+  }
+}
+)"),
+                                       "sm_90");
+  const KernelCall* depthwise = call_of(s, "conv_depthwise");
+  ASSERT_NE(depthwise, nullptr);
+  EXPECT_EQ(depthwise->inputs[0].strides[1], Dim(1));
+  EXPECT_EQ(depthwise->outputs[0].strides[1], Dim(1));
+}
+
 }  // namespace
 }  // namespace aicf::testing

@@ -201,12 +201,23 @@ class Phases {
   ValueId turned_ = kNoValue;
 };
 
+// Where no matrix units multiply, one kernel of a GPU runs all phases (conv_simt.cuh). Depthwise ones have a
+// kernel for windows alone.
+bool runs_whole(const Graph& graph, const Node& node, const Target& target) {
+  const Ints& strides = node.attrs.get_ints("strides");
+  const TensorType& w = graph.type(node.operands[1]);
+  const bool is_strided =
+      std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride > 1; });
+  return target.is_cuda() && is_strided && !is_half(w.dtype) && !node.attrs.get_bool("tf32") &&
+         !(w.shape[0] == Dim(node.attrs.get_int("groups")));
+}
+
 }  // namespace
 
 Graph decompose_conv_transpose(const Graph& graph, const PassContext& context) {
   GraphRewriter rewriter(graph);
   for (const Node& node : graph.nodes()) {
-    if (node.op == Op::conv_transpose) {
+    if (node.op == Op::conv_transpose && !runs_whole(graph, node, context.target)) {
       const auto operand = [&](size_t i) {
         return i < node.operands.size() && node.operands[i] != kNoValue ? rewriter.value(node.operands[i])
                                                                         : kNoValue;

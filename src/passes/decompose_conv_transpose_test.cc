@@ -130,5 +130,26 @@ TEST(DecomposeConvTranspose, WhatNoWindowReachesStays) {
   expect_equal_meaning(program, run_pass(decompose_conv_transpose, program), {});
 }
 
+// One kernel of a GPU runs all phases of f64 and f32; not of depthwise ones, and a stride of 1 has one phase.
+TEST(DecomposeConvTranspose, LeavesPlainPhasesOfAGpuWhole) {
+  const Target cuda{"sm_90", 90};
+  const auto left = [&](const TransposedConv& problem) {
+    const Program program = program_of(problem);
+    return count_ops(decompose_conv_transpose(program.entries[0], {program, cuda}), Op::conv_transpose);
+  };
+  TransposedConv problem{.x = {Dim(1), Dim(4), Dim(5), Dim(5)},
+                         .w = {Dim(4), Dim(2), Dim(3), Dim(3)},
+                         .strides = {2, 2},
+                         .pads = {0, 0, 0, 0},
+                         .dilations = {1, 1},
+                         .output_padding = {0, 0}};
+  EXPECT_EQ(left(problem), 1);
+  problem.groups = 4;
+  EXPECT_EQ(left(problem), 0);
+  problem.groups = 1;
+  problem.strides = {1, 1};
+  EXPECT_EQ(left(problem), 0);
+}
+
 }  // namespace
 }  // namespace aicf

@@ -60,8 +60,9 @@ class RegionFuser {
 
   bool takes_epilogue(NodeId id) const {
     const Node& node = graph_.node(id);
-    return (node.op == Op::matmul || node.op == Op::conv) && node.operands[0] != node.operands[1] &&
-           !plain_.contains(id) && target_.takes_epilogue(graph_, node);
+    const bool is_contraction = node.op == Op::matmul || node.op == Op::conv || node.op == Op::conv_transpose;
+    return is_contraction && node.operands[0] != node.operands[1] && !plain_.contains(id) &&
+           target_.takes_epilogue(graph_, node);
   }
 
   // Groups that produce operands, contractions first because an epilogue saves a whole pass over memory,

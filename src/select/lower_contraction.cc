@@ -125,7 +125,8 @@ void Selector::lower_fused_contraction(const Node& node) {
   }
   for (size_t i = 0; i < body.outputs().size(); ++i)
     epilogue->body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
-  if (product.op == Op::conv) return lower_conv(node, {body, product}, operands, std::move(epilogue), extras);
+  if (product.op == Op::conv || product.op == Op::conv_transpose)
+    return lower_conv(node, {body, product}, operands, std::move(epilogue), extras);
   Node flat = product;
   flat.results = node.results;
   flat.origin = node.origin;
@@ -206,13 +207,16 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   for (ValueId id : extras)
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
-  const bool matrix_units = target_.is_cuda() && wants_matrix_units(conv.graph, conv.node);
-  const bool rounded =
-      conv.node.attrs.get_bool("tf32") && read_rounded_weights(call, *rows[0], operands, origin);
+  const bool transposed = conv.node.op == Op::conv_transpose;  // multiplied without matrix units
+  const bool matrix_units = target_.is_cuda() && !transposed && wants_matrix_units(conv.graph, conv.node);
+  const bool rounded = !transposed && conv.node.attrs.get_bool("tf32") &&
+                       read_rounded_weights(call, *rows[0], operands, origin);
   const bool weights_turned = matrix_units && !rounded && reads_weights_last(operands[1]);
   if (weights_turned) call.inputs[1] = weights_last(operands[1], origin);
+  const bool maps_turned = reads_maps_last(conv, operands[1]);
+  if (maps_turned) call.inputs[1] = maps_last(operands[1], transposed, origin);
   if (matrix_units) read_channels_last(call, *rows[0], operands, origin);
-  const KernelRow* packed = find_packed_conv(conv, operands[1], problem);
+  const KernelRow* packed = transposed ? nullptr : find_packed_conv(conv, operands[1], problem);
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     call.reason += ", weights packed at load";
@@ -223,6 +227,7 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
     fill_params(conv.graph, conv.node, *packed, own.params, own.fparams);
   }
   if (weights_turned) call.reason += ", weights channels-last at load";
+  if (maps_turned) call.reason += ", weights maps-last at load";
   if (epilogue != nullptr) {
     const size_t own_inputs = call.inputs.size() - extras.size();
     // In which order a library reads and writes them is not known.

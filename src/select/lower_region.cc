@@ -70,7 +70,8 @@ void Selector::lower_fused(const Node& node) {
     lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
   } else {
     const std::string& kind = node.attrs.get_str("kind");
-    AICF_CHECK(kind == "matmul" || kind == "conv", "a region of an unknown kind: " + kind);
+    AICF_CHECK(kind == "matmul" || kind == "conv" || kind == "conv_transpose",
+               "a region of an unknown kind: " + kind);
     lower_fused_contraction(node);
   }
 }

@@ -119,7 +119,8 @@ void Selector::lower(const Node& node) {
   if (node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan) return lower_control(node);
   if (node.op == Op::matmul)
     return lower_matmul(node, node.operands, nullptr, graph_.shape(node.results[0]), {});
-  if (node.op == Op::conv) return lower_conv(node, {graph_, node}, node.operands, nullptr, {});
+  if (node.op == Op::conv || (node.op == Op::conv_transpose && target_.is_cuda()))
+    return lower_conv(node, {graph_, node}, node.operands, nullptr, {});
   if (tile_claims(graph_, node)) return lower_single(node);
   lower_by_table(node);
 }

@@ -175,6 +175,9 @@ class Selector {
   // view turned lie like that anyway.
   bool reads_weights_last(ValueId w) const;
   Window weights_last(ValueId id, const std::string& origin);
+  // Whether a convolution without matrix units reads these weights, fixed at load, with maps innermost.
+  bool reads_maps_last(const Conv& conv, ValueId w) const;
+  Window maps_last(ValueId id, bool transposed, const std::string& origin);
 
   const Graph& graph_;
   const Target& target_;

@@ -128,11 +128,11 @@ class Orders {
   bool prefers_last(const Graph& graph, const Node& conv) const {
     return target_.is_cuda() ? wants_matrix_units(graph, conv) : has_packed_form(graph, conv);
   }
-  // A depthwise convolution on the CPU takes channels either way.
+  // A depthwise convolution of f32 takes channels either way.
   bool keeps_last(const Graph& graph, const Node& conv) const {
     const TensorType& w = graph.type(conv.operands[1]);
     const Dim groups(conv.attrs.get_int("groups"));
-    return !target_.is_cuda() && w.dtype == DType::f32 && w.shape[1] == Dim(1) && w.shape[0] == groups &&
+    return w.dtype == DType::f32 && w.shape[1] == Dim(1) && w.shape[0] == groups &&
            conv.attrs.get_int("groups") >= kFewMaps;
   }
   const Graph& graph_;

@@ -98,6 +98,13 @@ bool Selector::reads_weights_last(ValueId w) const {
          std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
 }
 
+bool Selector::reads_maps_last(const Conv& conv, ValueId w) const {
+  const TensorType& type = graph_.type(w);
+  const bool is_plain = target_.is_cuda() && !wants_matrix_units(conv.graph, conv.node);
+  return is_plain && is_weight(w) && are_constant(type.shape) && !(type.shape[0] == Dim(1)) &&
+         !(type.shape[1] == Dim(1));
+}
+
 bool Selector::is_weight(ValueId id) const {
   const ValueId root = window(id).root;
   if (made_at_load_.contains(root)) return true;
@@ -173,6 +180,16 @@ Window Selector::weights_last(ValueId id, const std::string& origin) {
   const Window& w = window(id);
   return packed({.row = "conv_w_channels_last"}, {w}, {w.dtype, w.sizes}, channels_last_order(w.sizes.size()),
                 origin, "weights channels-last at load");
+}
+
+Window Selector::maps_last(ValueId id, bool transposed, const std::string& origin) {
+  const Window& w = window(id);
+  Ints order;
+  for (size_t axis = 2; axis < w.sizes.size(); ++axis) order.push_back(static_cast<int64_t>(axis));
+  const int64_t maps = transposed ? 1 : 0;
+  order.insert(order.end(), {1 - maps, maps});
+  return packed({.row = "conv_w_channels_last"}, {w}, {w.dtype, w.sizes}, order, origin,
+                "weights maps-last at load");
 }
 
 }  // namespace aicf

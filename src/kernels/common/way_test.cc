@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "kernels/conv/cuda/conv_simt_ways.h"
 #include "kernels/conv/cuda/conv_ways.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 
@@ -68,6 +69,10 @@ void add_convolutions(Texts& texts) {
       for (const auto& [way, microseconds] : gathered_ways(sizes, arch))
         texts.add(ConvWay{ConvLoads::gathered, way});
     for (const auto& [way, microseconds] : tma_ways(sizes, 90)) texts.add(ConvWay{ConvLoads::tma, way});
+    const SimtSizes simt{.maps = sizes.n, .pixels = sizes.batch * sizes.m, .channels = sizes.k};
+    for (const int arch : {80, 90})
+      for (const auto& [way, microseconds] : simt_ways(simt, arch))
+        texts.add(ConvWay{ConvLoads::gathered, way});
   });
 }
 
@@ -194,7 +199,7 @@ TEST(Way, WordsOfBeforeMeanTheSameWays) {
 TEST(Way, OtherTextsAreNone) {
   for (const char* text :
        {"mma", "mma 64 stages 4", "mma 64x64 stages", "mma 64x64 stages 4 splits 2", "wgmma 128x128 stages 6",
-        "tma mma 64x64 stages 4", "boxes mma 64x64 stages 4", "gathered simt 64x64 stages 2", "split 16x",
+        "tma mma 64x64 stages 4", "boxes mma 64x64 stages 4", "gathered simt 16x16 stages 2", "split 16x",
         "wgmma 128x128 stages 6 warpgroups 2 epilogue-warps ping-pong", "5 calls in 2 stages",
         "130101 bias 2 workspace 4096", "mma 64x64 stages 99999999999"})
     EXPECT_EQ(parse_way(text), std::nullopt) << text;

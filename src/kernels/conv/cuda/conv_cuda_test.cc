@@ -2,6 +2,7 @@
 // in it.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/error.h"
 #include "codegen/nvrtc.h"
@@ -283,6 +284,78 @@ TEST(ConvCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {
     p.way = ConvWay{ConvLoads::gathered, {.unit = MatmulUnit::simt}};
     EXPECT_THROW(hopper_code(p, random), InternalError);
   }
+}
+
+CudaProblem plain_problem(RandomWindows& random, const ConvCase& c, int64_t images, int64_t size) {
+  CudaProblem p = conv_problem(random, DType::f32, c);
+  p.inputs[0].sizes = {Dim(images), p.inputs[0].sizes[1], Dim(size), Dim(size)};
+  const Dim out((size + 2 - c.dilation * (c.kernel - 1) - 1) / c.stride + 1);
+  p.outputs[0].sizes = {Dim(images), p.outputs[0].sizes[1], out, out};
+  for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) {
+    window->strides = row_major_strides(window->sizes);
+    window->offset = Dim(0);
+  }
+  p.arch = 90;
+  p.ranges = &random.ranges();
+  return p;
+}
+
+// Few positions share K among blocks, many have tiles of eight by eight results a thread, few maps narrow
+// ones; and the compiler leaves at most some addresses to memory, no results.
+TEST(ConvCuda, PlainTilesFollowTheSizes) {
+  RandomWindows random(3);
+  const CudaKernel& row = *find_cuda_kernel("conv_simt");
+  std::vector<std::string> texts;
+  const auto chosen = [&](const ConvCase& c, int64_t images, int64_t size) {
+    CudaProblem p = plain_problem(random, c, images, size);
+    const auto variants = cuda_variants(row, p);
+    texts.push_back(row.generate(p).source);
+    p.way = variants.front().way;
+    EXPECT_EQ(row.generate(p).source, texts.back());
+    return std::get<ConvWay>(variants.front().way).product;
+  };
+  const ConvCase few{.channels = 256, .maps = 256, .last = false, .stride = 1},
+      many{.channels = 64, .maps = 128, .last = false, .stride = 1},
+      narrow{.channels = 64, .maps = 2, .last = false, .stride = 1};
+  EXPECT_GT(split_parts(chosen(few, 1, 7)), 1);
+  const MatmulWay large = chosen(many, 64, 56);
+  EXPECT_EQ(split_parts(large), 1);
+  EXPECT_GE(large.block_m * large.block_n, 64 * 128);
+  EXPECT_LE(chosen(narrow, 16, 56).block_m, 8);
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_LT(cuda_testing::stack_bytes(image), 128);
+}
+
+TEST(ConvCuda, EveryPlainVariantIsAnotherKernel) {
+  RandomWindows random(3);
+  const CudaKernel& row = *find_cuda_kernel("conv_simt");
+  CudaProblem p = plain_problem(random, {.channels = 64, .maps = 64, .last = false, .stride = 1}, 4, 28);
+  std::set<std::string> texts;
+  const auto variants = cuda_variants(row, p);
+  double before = 0;
+  for (const KernelVariant& variant : variants) {
+    EXPECT_GE(variant.microseconds, before);
+    before = variant.microseconds;
+    p.way = variant.way;
+    texts.insert(row.generate(p).source);
+  }
+  EXPECT_GT(variants.size(), 20u);
+  EXPECT_EQ(texts.size(), variants.size());
+  p.way = ConvWay{ConvLoads::gathered, {.unit = MatmulUnit::simt, .block_m = 32, .block_n = 96}};
+  EXPECT_THROW(row.generate(p), InternalError);
+}
+
+TEST(ConvCuda, PacksWeightsWhoseMapsAreNoNeighbours) {
+  RandomWindows random(1);
+  CudaProblem p = plain_problem(random, {.channels = 16, .maps = 24, .last = false}, 2, 20);
+  const CudaKernel& row = *find_cuda_kernel("conv_simt");
+  EXPECT_EQ(row.generate(p).launches[0].function, "pack_maps_last");
+  const Dim maps(24), channels(16);
+  p.inputs[1].strides = {Dim(1), maps, Dim(3) * channels * maps, channels * maps};
+  const CudaCode read = row.generate(p);
+  EXPECT_EQ(read.launches.size(), 1u);
+  EXPECT_TRUE(read.launches[0].function.starts_with("conv_simt_f32"));
 }
 
 TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {

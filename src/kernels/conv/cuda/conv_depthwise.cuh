@@ -228,4 +228,54 @@ struct ConvDepthwiseFirst {
   }
 };
 
+// One channel per group. A thread makes V neighbouring maps of a pixel (V > 1: one map per group, channels neighbours), or
+// one pixel of a map. kWideWeights: the weights of neighbouring maps are neighbours too.
+template <class T, class Acc, int V, bool kPixelRows, bool kWideWeights>
+struct ConvDepthwise {
+  using E = Element<T>;
+
+  template <class O, class Epilogue>
+  static __device__ void run(const O& o, const Epilogue& epilogue, typename O::Index groups) {
+    using I = typename O::Index;
+    const I flat = flat_thread<I>(), all_maps = groups * o.maps, pixels = o.pixels();
+    if (past(flat, o.images * pixels * divide(all_maps, I(V)))) return;
+    I map, number;  // number: of the pixel among all images'
+    if constexpr (kPixelRows) {
+      number = divide(flat, divide(all_maps, I(V)));
+      map = (flat - number * divide(all_maps, I(V))) * V;
+    } else {
+      const I plane = divide(flat, pixels), image = divide(plane, all_maps);
+      map = plane - image * all_maps;
+      number = image * pixels + (flat - plane * pixels);
+    }
+    const Pixel<I> pixel = pixel_at(o, number);
+    const T* x = o.x + pixel.image * o.x_batch + divide(map, o.maps) * o.x_channel;
+    const T* w = o.w + map * o.w_map;
+    Acc acc[V] = {};
+    const WindowAxis<I>&d = o.axis[0], &h = o.axis[1], &c = o.axis[2];
+    for (I kz = d.begin(pixel.at[0]); kz < d.end(pixel.at[0]); ++kz)
+      for (I ky = h.begin(pixel.at[1]); ky < h.end(pixel.at[1]); ++ky)
+#pragma unroll 4
+        for (I kx = c.begin(pixel.at[2]); kx < c.end(pixel.at[2]); ++kx) {
+          const T* from = x + d.position(pixel.at[0], kz) * d.in_stride + h.position(pixel.at[1], ky) * h.in_stride +
+                          c.position(pixel.at[2], kx) * c.in_stride;
+          const T* weight = w + kz * o.w_tap[0] + ky * o.w_tap[1] + kx * o.w_tap[2];
+          const Pack<T, V> values = *reinterpret_cast<const Pack<T, V>*>(from);
+          Pack<T, V> weights;
+          if constexpr (kWideWeights)
+            weights = *reinterpret_cast<const Pack<T, V>*>(weight);
+          else
+#pragma unroll
+            for (int v = 0; v < V; ++v) weights.at[v] = weight[v * o.w_map];
+#pragma unroll
+          for (int v = 0; v < V; ++v) acc[v] = fused(Acc(E::load(values.at[v])), Acc(E::load(weights.at[v])), acc[v]);
+        }
+    const int64_t in_image = int64_t(number) - int64_t(pixel.image) * pixels;
+    if constexpr (kPixelRows)
+      epilogue.template apply<V>(epilogue.row(int64_t(number)), int64_t(map), acc);
+    else
+      epilogue.template apply<V>(epilogue.row(int64_t(pixel.image) * all_maps + map), in_image, acc);
+  }
+};
+
 }  // namespace aicf

@@ -19,11 +19,13 @@ std::optional<MatmulFamily> take_family(WayWords& words) {
   return std::nullopt;
 }
 
+bool is_single_tile(const MatmulWay& way) { return way.block_m == kSingleSide && way.block_n == kSingleSide; }
+
 MatmulUnit unit_of(MatmulFamily family, const MatmulWay& way) {
   if (family == MatmulFamily::wgmma) return MatmulUnit::wgmma;
   if (family == MatmulFamily::mma) return way.slices > 0 ? MatmulUnit::sliced_mma : MatmulUnit::mma;
   if (way.slices > 0) return MatmulUnit::sliced_simt;
-  return way.block_m == kSingleSide ? MatmulUnit::single : MatmulUnit::simt;
+  return is_single_tile(way) ? MatmulUnit::single : MatmulUnit::simt;
 }
 
 bool take_split(WayWords& words, MatmulSplit& split) {
@@ -98,10 +100,9 @@ std::string_view fault_of(const MatmulWay& way) {
       way.split.kind == SplitKind::row || way.split.kind == SplitKind::multicast)
     return "warpgroups, occupancy, schedules, clusters of rows and multicast are wgmma's";
   if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K are added up in clusters";
-  const bool is_single_tile = way.block_m == kSingleSide && way.block_n == kSingleSide;
-  if (way.unit == MatmulUnit::single && (!is_single_tile || way.split.kind != SplitKind::none))
+  if (way.unit == MatmulUnit::single && (!is_single_tile(way) || way.split.kind != SplitKind::none))
     return "single.cuh has one tile and all of K";
-  return way.unit == MatmulUnit::simt && way.block_m == kSingleSide ? "a tile of single.cuh" : "";
+  return way.unit == MatmulUnit::simt && is_single_tile(way) ? "a tile of single.cuh" : "";
 }
 
 std::string to_string(const MatmulWay& way) {
