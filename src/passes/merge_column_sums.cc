@@ -178,13 +178,33 @@ class ColumnSumMerger {
     return shares;
   }
 
+  // Whether anything but these sums wants the value stored. Views that they alone read go with them.
+  bool is_read_besides(ValueId id, const std::map<size_t, Sums>& sums) {
+    const std::vector<ValueId>& outputs = graph_.outputs();
+    if (std::find(outputs.begin(), outputs.end(), id) != outputs.end() ||
+        std::any_of(graph_.updates().begin(), graph_.updates().end(),
+                    [&](const Update& update) { return update.value == id; }))
+      return true;
+    std::vector<size_t> views;
+    for (const NodeId reader : readers_[static_cast<size_t>(id)]) {
+      const auto at = static_cast<size_t>(reader);
+      if (sums.contains(at)) continue;
+      const Node& node = graph_.nodes()[at];
+      if (node.op != Op::reshape || is_read_besides(node.results[0], sums)) return true;
+      views.push_back(at);
+    }
+    for (const size_t view : views) merged_[view] = true;
+    return false;
+  }
+
   void emit(size_t index, const RegionBody& rows, const std::map<size_t, Sums>& sums,
             GraphRewriter& rewriter) {
     const Node& node = graph_.nodes()[index];
     Graph body("body");
     std::vector<ValueId> operands;
     std::map<ValueId, ValueId> inner;  // by value of the graph
-    const auto add = [&](const RegionBody& region, const std::vector<ValueId>& outer) {
+    const auto add = [&](const RegionBody& region, const std::vector<ValueId>& outer,
+                         const std::vector<char>& stored) {
       std::vector<ValueId> inputs;
       for (size_t i = 0; i < outer.size(); ++i) {
         if (!inner.contains(outer[i])) {
@@ -194,19 +214,24 @@ class ColumnSumMerger {
         inputs.push_back(inner.at(outer[i]));
       }
       const std::vector<ValueId> results = inline_body(body, region.body, inputs);
-      for (ValueId result : results) add_body_output(body, result);
+      for (size_t i = 0; i < results.size(); ++i)
+        if (stored[i] != 0) add_body_output(body, results[i]);
       return results;
     };
-    const std::vector<ValueId> given = add(rows, rows.operands);
+    std::vector<char> stored;
+    for (ValueId id : node.results) stored.push_back(is_read_besides(id, sums) ? 1 : 0);
+    const std::vector<ValueId> given = add(rows, rows.operands, stored);
     for (size_t i = 0; i < given.size(); ++i) inner[node.results[i]] = given[i];
     for (const auto& [j, each] : sums) {
-      add(over(each, region_domain(rows)), each.operands);
+      add(over(each, region_domain(rows)), each.operands,
+          std::vector<char>(graph_.nodes()[j].results.size(), 1));
       merged_[j] = true;
     }
     const std::vector<ValueId> results =
         add_region(rewriter.graph(), std::move(body), rewriter.values(operands), kTileRegion, node.origin);
     size_t next = 0;
-    for (ValueId id : node.results) rewriter.map(id, results[next++]);
+    for (size_t i = 0; i < stored.size(); ++i)
+      if (stored[i] != 0) rewriter.map(node.results[i], results[next++]);
     for (const auto& [j, each] : sums)
       for (ValueId id : graph_.nodes()[j].results) {
         ValueId result = results[next++];

@@ -125,6 +125,56 @@ std::optional<ValueId> gather_before_cast(Graph& graph, const Node& node, const 
   return graph.add(Op::cast, {picked}, {{"dtype", result.dtype}}, node.origin);
 }
 
+// Which operand of a pointwise node is as long along the axis as its result; none unless all others have one
+// element there, one of them a value for each row.
+std::optional<size_t> operand_along(const Graph& graph, const Node& node, size_t axis) {
+  const Shape& shape = graph.shape(node.results[0]);
+  std::optional<size_t> whole;
+  bool by_rows = false;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const Shape& own = graph.shape(node.operands[i]);
+    const size_t missing = shape.size() - own.size();
+    if (axis < missing || own[axis - missing] == Dim(1)) {
+      by_rows = by_rows || !(element_count(own) == Dim(1));
+    } else if (whole || !(own == shape)) {
+      return std::nullopt;
+    } else {
+      whole = i;
+    }
+  }
+  return by_rows ? whole : std::nullopt;
+}
+
+// gather_elements(f(x, row), i) = f(gather_elements(x, i), row), as of a softmax's logarithm: x is stored for
+// the reduction that made the rows' values, so that nothing else of its size need be.
+std::optional<ValueId> gather_before_rows(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::gather_elements) return std::nullopt;
+  const auto axis = static_cast<size_t>(node.attrs.get_int("axis"));
+  std::vector<const Node*> chain;
+  ValueId x = node.operands[0];
+  Shape picked = graph.shape(x);
+  picked[axis] = graph.shape(node.operands[1])[axis];
+  if (!(picked == graph.shape(node.operands[1])) || graph.shape(x)[axis] == Dim(1)) return std::nullopt;
+  std::vector<size_t> along;
+  for (const Node* made = graph.producer(x); made != nullptr && op_info(made->op).has(kPointwise);
+       made = graph.producer(x)) {
+    const auto whole = operand_along(graph, *made, axis);
+    if (!whole) break;
+    chain.push_back(made);
+    along.push_back(*whole);
+    x = made->operands[*whole];
+  }
+  if (chain.empty()) return std::nullopt;
+  std::vector<Node> rows;  // nodes move while others are added
+  for (const Node* made : chain) rows.push_back(*made);
+  ValueId value = graph.add(node.op, {x, node.operands[1]}, node.attrs, node.origin);
+  for (size_t i = rows.size(); i-- > 0;) {
+    rows[i].operands[along[i]] = value;
+    value = graph.add(rows[i].op, rows[i].operands, rows[i].attrs, node.origin);
+  }
+  return value;
+}
+
 // select(c, a, b) = a or b where the constant c is all true or all false.
 std::optional<ValueId> drop_decided_select(Graph& graph, const Node& node, const TensorType& result) {
   if (node.op != Op::select || graph.value(node.operands[0]).role != Role::kConstant) return std::nullopt;
@@ -138,9 +188,10 @@ std::optional<ValueId> drop_decided_select(Graph& graph, const Node& node, const
   return graph.add(Op::broadcast_to, {chosen}, {{"shape", result.shape}}, node.origin);
 }
 
-constexpr Rule kRules[] = {
-    drop_decided_select, gather_before_cast, drop_identity_operand,      drop_no_op,         merge_reshapes,
-    merge_transposes,    drop_involution,    fold_transpose_into_matmul, narrow_before_views};
+constexpr Rule kRules[] = {drop_decided_select,   gather_before_cast, gather_before_rows,
+                           drop_identity_operand, drop_no_op,         merge_reshapes,
+                           merge_transposes,      drop_involution,    fold_transpose_into_matmul,
+                           narrow_before_views};
 
 std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {
   for (Rule rule : kRules)

@@ -55,6 +55,36 @@ TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
   expect_equal_meaning(program, graph, {});
 }
 
+// What is made of whole rows and a value of each is picked before it is made.
+TEST(Simplify, GathersComeBeforeWhatRowsTakeAlong) {
+  const Program program = parse(R"(program {
+  entry main(%x: f64[4, 6], %i: i64[4, 2], %j: i64[3, 2], %s: f64[]) {
+    %0 = reduce_max(%x) {axes = [1], keepdims = true} : f64[4, 1]
+    %1 = sub(%x, %0) : f64[4, 6]
+    %2 = exp(%1) : f64[4, 6]
+    %3 = reduce_sum(%2) {axes = [1], keepdims = true} : f64[4, 1]
+    %4 = log(%3) : f64[4, 1]
+    %5 = sub(%1, %4) : f64[4, 6]
+    %6 = gather_elements(%5, %i) {axis = 1} : f64[4, 2]
+    %7 = mul(%x, %s) : f64[4, 6]
+    %8 = gather_elements(%7, %i) {axis = 1} : f64[4, 2]
+    %9 = gather_elements(%5, %j) {axis = 1} : f64[3, 2]
+    return "a" = %6, "b" = %8, "c" = %9
+  }
+}
+)");
+  const Graph graph = run_pass(simplify, program);
+  const auto gathered = [&](size_t output) {
+    const Node* node = graph.producer(graph.outputs()[output]);
+    while (node->op == Op::sub) node = graph.producer(node->operands[0]);
+    EXPECT_EQ(node->op, Op::gather_elements);
+    return node->operands[0];
+  };
+  EXPECT_EQ(gathered(0), graph.inputs()[0]);
+  EXPECT_EQ(graph.producer(gathered(1))->op, Op::mul);  // a factor of all reads no rows
+  EXPECT_EQ(graph.producer(gathered(2))->op, Op::sub);  // of fewer rows than there are
+}
+
 TEST(Simplify, ChainsOfViewsAndIdentitiesCollapse) {
   const Program program = parse(R"(program {
   size n in 1..9

@@ -81,6 +81,25 @@ __device__ __forceinline__ float bits_as<float>(uint32_t bits) {
   return __uint_as_float(bits);
 }
 
+template <int kBytes>
+struct Word;
+template <>
+struct Word<1> {
+  using Type = uint8_t;
+};
+template <>
+struct Word<2> {
+  using Type = uint16_t;
+};
+template <>
+struct Word<4> {
+  using Type = uint32_t;
+};
+template <>
+struct Word<8> {
+  using Type = uint2;
+};
+
 // The mask of the scores that are seen, as a lane holds it while products run. Where keys lie side by side in
 // whole units of eight, each lane of four reads one unit of four, and they exchange when the values are
 // wanted.
@@ -97,7 +116,8 @@ struct RowsMask {
   struct alignas(kTogether * sizeof(Mask)) Some {
     Mask at[kTogether];
   };
-  Mask values[kUnits ? 1 : kCount];
+  // Whole words until values are wanted: taking them apart would wait for them.
+  typename Word<sizeof(Some)>::Type some[kUnits ? 1 : kCount / kTogether];
   Unit units[2][kGroups];
 
   // `mask` holds the address of its key 0 for each of the lane's two rows, `key` is the key of value 0.
@@ -117,13 +137,16 @@ struct RowsMask {
       for (int i = 0; i < kCount; i += kTogether) {
         const int half = i / 2 % 2;
         const int32_t at = key + i / 4 * 8 + i % 2;
-        Some some = {};
+        auto& word = some[i / kTogether];
+        word = {};
         if (at < seen.end[half] && (Traits::kWindow == 0 || at + kTogether > seen.first[half]))
-          some = *reinterpret_cast<const Some*>(mask[half] + (kTogether == 1 ? at * stride : at));
-#pragma unroll
-        for (int j = 0; j < kTogether; ++j) values[i + j] = some.at[j];
+          word = *reinterpret_cast<const typename Word<sizeof(Some)>::Type*>(mask[half] + (kTogether == 1 ? at * stride : at));
       }
     }
+  }
+
+  __device__ __forceinline__ Mask value(int i) const {
+    return reinterpret_cast<const Some&>(some[i / kTogether]).at[i % kTogether];
   }
 
   // Values 16 group … 16 group + 15 of a row, two of each tile.
@@ -190,7 +213,7 @@ __device__ __forceinline__ void finish_scores(float (&s)[kCount], const RowsMask
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) s[i] = S::score(s[i], S::template mask_value<float>(mask.values[i]));
+    for (int i = 0; i < kCount; ++i) s[i] = S::score(s[i], S::template mask_value<float>(mask.value(i)));
   }
   if (hides) hide(s, key, seen);
 }
