@@ -47,6 +47,9 @@ struct BucketItem<kBytes, true> {
 
 constexpr uint32_t kNoTarget = 0xffffffffu;
 
+// Of the number `most`.
+__host__ __device__ constexpr int bits_of(int most) { return most == 0 ? 0 : 1 + bits_of(most / 2); }
+
 // Gives warps the updates of kLines lines from `first_line` on, in the order of each line: visit(line, target, update) for
 // 32 neighbours of a line at a time. kAcross: neighbouring lines lie together in memory.
 template <int kLines, bool kAcross, bool kMoves, class T, class Index, class I, int R, class Visit>
@@ -146,6 +149,7 @@ __device__ __forceinline__ void add_bucket_counts(const BucketLines<I, R>& s, Of
 template <int kLines, int kBuckets, int kBits, bool kAcross, class T, class Index, class I, int R, class Offset>
 __device__ __forceinline__ void place_updates(const BucketLines<I, R>& s, const Index* indices, const T* updates,
                                               const Offset* offsets, BucketItem<sizeof(T)>* items) {
+  constexpr int kBucketBits = bits_of(kBuckets);
   __shared__ Offset places[kLines][kBuckets];
   I tile;
   const I first_line = first_line_of<kLines>(s, tile);
@@ -159,8 +163,8 @@ __device__ __forceinline__ void place_updates(const BucketLines<I, R>& s, const 
   visit_updates<kLines, kAcross, true>(
       s, indices, updates, first_line, tile * s.tile, nullptr,
       [&](int line, uint32_t target, Bits<sizeof(T)> update) {
-        const uint32_t bucket = target == kNoTarget ? target : target >> kBits;
-        const uint32_t equal = __match_any_sync(0xffffffffu, bucket), before = __popc(equal & ((1u << lane) - 1));
+        const uint32_t bucket = target == kNoTarget ? kBuckets : target >> kBits;
+        const uint32_t equal = equal_lanes<kBucketBits>(bucket), before = __popc(equal & ((1u << lane) - 1));
         const Offset place = target == kNoTarget ? 0 : places[line][bucket];
         __syncwarp();
         if (target != kNoTarget) {
@@ -200,7 +204,7 @@ __device__ __forceinline__ void combine_buckets(const BucketLines<I, R>& s, cons
     const BucketItem<sizeof(T)> item = next;
     const bool is_one = first + lane < end;
     if (first + 32 + lane < end) next = of_line[first + 32 + lane];
-    const uint32_t equal = __match_any_sync(0xffffffffu, is_one ? item.key() : kNoTarget);
+    const uint32_t equal = equal_lanes<kBits + 1>(is_one ? item.key() : uint32_t(kTargets));
     // The first of equal targets adds the others', in their order.
     uint32_t left = is_one && (equal & ((1u << lane) - 1)) == 0 ? equal : 0;
     const bool adds = left != 0;

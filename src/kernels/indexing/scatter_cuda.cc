@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
+#include "kernels/common/scatter_order.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
-#include "kernels/common/scatter_order.h"
 #include "kernels/order/merge_cuda.h"
 
 namespace aicf {
@@ -21,8 +21,10 @@ namespace {
 constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
-// Of scatter.cuh's order_in_block.
-constexpr int64_t kOrderBlock = 1024, kMostOrdered = 16 * kOrderBlock;
+// Of scatter_order.cuh.
+constexpr int64_t kOrderBlock = 1024, kMostOrdered = 16 * kOrderBlock, kFewOrdered = 2 * kOrderBlock;
+constexpr int32_t kOrderCluster = 8, kSegmentBlock = 256;
+constexpr int64_t kMostPlaced = 1 << 16, kMostCounted = kOrderCluster << 15;  // updates and targets
 constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
 constexpr int64_t kMostStartsOfBlock = 1 << 14;
 constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
@@ -242,9 +244,11 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.value_bytes = half ? 4 : dtype_bytes(dtype);
   u.unit = unit;
   u.length = length;
-  u.has_starts = has_starts || !own;
   u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
-  u.in_block = u.sort.narrow && count <= kMostOrdered;
+  u.in_cluster = problem.arch >= 90 && u.sort.narrow && count > kFewOrdered && count <= kMostPlaced &&
+                 targets < kMostCounted;
+  u.in_block = !u.in_cluster && u.sort.narrow && count <= kMostOrdered;
+  u.has_starts = has_starts || !own || u.in_cluster;
   u.index_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(count, 2) - 1));
   u.has_chunks = cuts && count > kScatterChunk;
   u.has_long_chunks = cuts && count > kLongChunksInline * kLongScatterChunk;
@@ -260,7 +264,8 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.starts = table(u.sort.item_bytes(), 1);
   u.order_bytes = u.starts + (u.has_starts ? table(s.targets + Dim(1), u.sort.narrow ? 4 : 8) : Dim(0));
   u.scratch = own ? u.order_bytes : Dim(0);
-  u.partials = u.scratch + (u.taken || u.in_block ? Dim(0) : u.sort.scratch_bytes());
+  const Dim scratch = u.in_cluster ? table(u.sort.item_bytes(), 1) : u.sort.scratch_bytes();
+  u.partials = u.scratch + (u.taken || u.in_block ? Dim(0) : scratch);
   const auto windows = [&](bool any, int64_t chunk) {
     return any ? table(ceildiv(s.lines.count(), Dim(chunk)) * length, u.value_bytes) : Dim(0);
   };
@@ -277,6 +282,38 @@ std::string order_text(const SortedUpdates& u, CudaParams& params) {
          (u.sort.narrow ? "int32_t" : "int64_t") + "*>(" + u.order + " + " + params.expr(u.starts) + ");\n";
 }
 
+std::string scratch_text(const SortedUpdates& u, CudaParams& params) {
+  return "  char* scratch = static_cast<char*>(workspace) + " + params.expr(u.scratch) + ";\n";
+}
+
+void add_cluster_order(CudaCode& code, const CudaProblem& problem, const SortedUpdates& u,
+                       const std::function<std::string(CudaParams&, bool reports)>& reader) {
+  const int64_t count = upper_bound(u.sort.count, problem.ranges),
+                targets = upper_bound(u.targets, problem.ranges);
+  int64_t items = 1;
+  while (items * kOrderBlock * kOrderCluster < count) items *= 2;
+  const auto tables = [&](CudaParams& params) {
+    return order_text(u, params) + scratch_text(u, params) + "  " + u.item() +
+           "* placed = reinterpret_cast<" + u.item() + "*>(scratch);\n";
+  };
+  CudaParams params;
+  std::string body = reader(params, true) + tables(params) + "  aicf::place_in_cluster<" +
+                     std::to_string(items) + ">(read, report, int(" + params.expr(u.sort.count) + "), int(" +
+                     params.expr(u.targets) + "), placed, sorted, starts);\n";
+  CudaLaunch place =
+      flat_launch("place_updates", Dim(int64_t{kOrderCluster}), static_cast<int32_t>(kOrderBlock), params);
+  place.cluster = kOrderCluster;
+  place.shared_bytes = 4 * (targets / kOrderCluster + 1);
+  place.reports_errors = true;
+  add_kernel(code, problem, std::move(place), body);
+  CudaParams ordered;
+  body = tables(ordered) + "  aicf::order_segments<" + std::to_string(kMostPlaced) + ">(placed, starts, " +
+         ordered.expr(u.targets) + ", sorted);\n";
+  add_kernel(code, problem,
+             flat_launch("order_segments", blocks_for(u.sort.count, kSegmentBlock), kSegmentBlock, ordered),
+             body);
+}
+
 // One launch; whether it finds starts, too.
 bool add_block_order(CudaCode& code, const CudaProblem& problem, const SortedUpdates& u,
                      const std::function<std::string(CudaParams&, bool reports)>& reader) {
@@ -291,11 +328,11 @@ bool add_block_order(CudaCode& code, const CudaProblem& problem, const SortedUpd
   const bool is_word = key_bits + u.index_bits <= 32;
   CudaParams params;
   const auto number = [](int64_t value) { return std::to_string(value) + ", "; };
-  const std::string body = reader(params, true) + order_text(u, params) + "  aicf::order_in_block<" +
-                           number(items) + number(passes) + number(bits) +
-                           number(is_word ? u.index_bits : 32) + (is_word ? "uint32_t" : "uint64_t") +
-                           ">(read, int(" + params.expr(u.sort.count) + "), " + params.expr(u.targets) +
-                           ", sorted, " + (starts ? "starts" : "static_cast<int32_t*>(nullptr)") + ");\n";
+  const std::string body =
+      reader(params, true) + order_text(u, params) + "  aicf::order_in_block<" + number(items) +
+      number(passes) + number(bits) + number(is_word ? u.index_bits : 32) +
+      (is_word ? "uint32_t" : "uint64_t") + ">(read, report, int(" + params.expr(u.sort.count) + "), " +
+      params.expr(u.targets) + ", sorted, " + (starts ? "starts" : "static_cast<int32_t*>(nullptr)") + ");\n";
   CudaLaunch order = flat_launch("order_updates", Dim(1), static_cast<int32_t>(kOrderBlock), params);
   order.shared_bytes = items * kOrderBlock * (is_word ? 4 : 8) + (int64_t{33 * 4} << bits);
   order.reports_errors = true;
@@ -324,18 +361,23 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
   const auto reader = [&](CudaParams& params, bool reports) {
     const std::string updates =
         u.carried ? pointer_text(u.type, "in2", true) : "static_cast<const char*>(nullptr)";
-    return scatter_text(problem, s, threads, params) + "  const auto read = [&](int64_t i) { return s.item<" +
-           u.item() + ", " + (reports ? "true" : "false") + ", " + (u.carried ? "true" : "false") + ">(in" +
-           std::to_string(indices) + ", " + updates + ", i, " + (reports ? "error" : "nullptr") + "); };\n";
+    const auto item = [&](const std::string& flags, const std::string& error) {
+      return "s.item<" + u.item() + ", " + flags + ">(in" + std::to_string(indices) + ", " + updates +
+             ", i, " + error + "); };\n";
+    };
+    const std::string carried = u.carried ? ", true" : ", false";
+    return scatter_text(problem, s, threads, params) + "  const auto read = [&](int64_t i) { return " +
+           item("false" + carried, "nullptr") +
+           (reports ? "  const auto report = [&](int64_t i) { " + item("true" + carried, "error") : "");
   };
   bool finds_starts = u.has_starts && !u.taken;
-  if (!u.taken && u.in_block) {
+  if (!u.taken && u.in_cluster) {
+    add_cluster_order(code, problem, u, reader);
+    finds_starts = false;
+  } else if (!u.taken && u.in_block) {
     finds_starts = !add_block_order(code, problem, u, reader) && finds_starts;
   } else if (!u.taken) {
-    const auto memory = [&](CudaParams& params) {
-      return order_text(u, params) + "  char* scratch = static_cast<char*>(workspace) + " +
-             params.expr(u.scratch) + ";\n";
-    };
+    const auto memory = [&](CudaParams& params) { return order_text(u, params) + scratch_text(u, params); };
     add_radix_sort(code, problem, u.sort, memory, reader);
   }
   // Blocks that find starts, then those that fold chunks.
