@@ -195,33 +195,18 @@ TEST(IndexingCuda, FewUpdatesOfManyRowsFollowACopy) {
   compile_all(texts);
 }
 
-TEST(IndexingCuda, FewUpdatesAreSortedByOneBlockOrCluster) {
+TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
   CudaProblem p;
-  p.inputs = {{DType::f32, Dim(0), {Dim(200000), Dim(16)}, {Dim(16), Dim(1)}},
-              {DType::i64, Dim(0), {Dim(2048), Dim(1)}, {Dim(1), Dim(1)}},
-              {DType::f32, Dim(0), {Dim(2048), Dim(16)}, {Dim(16), Dim(1)}}};
+  p.inputs = {{DType::f32, Dim(0), {Dim(1000000), Dim(16)}, {Dim(16), Dim(1)}},
+              {DType::i64, Dim(0), {Dim(8192), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::f32, Dim(0), {Dim(8192), Dim(16)}, {Dim(16), Dim(1)}}};
   p.outputs = {p.inputs[0]};
   p.params = {Dim(1)};
   p.replaced = {0};
-  const auto first = [&](int64_t updates, int arch) {
-    p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(updates);
-    p.arch = arch;
-    return find_cuda_kernel("scatter_nd")->generate(p).launches[0].function;
-  };
-  EXPECT_EQ(first(2048, 90), "order_updates");
-  EXPECT_EQ(first(2049, 90), "place_updates");
-  EXPECT_EQ(first(65536, 90), "place_updates");
-  EXPECT_EQ(first(65537, 90), "count_digits_0");
-  EXPECT_EQ(first(16384, 80), "order_updates");
-  EXPECT_EQ(first(16385, 80), "count_digits_0");
-  // A block counts so many targets.
-  p.inputs[0].sizes[0] = p.outputs[0].sizes[0] = Dim(1000000);
-  EXPECT_EQ(first(4096, 90), "order_updates");
-  AICF_NEEDS_NVRTC();
-  p.inputs[0].sizes[0] = p.outputs[0].sizes[0] = Dim(200000);
-  const CudaCode code = find_cuda_kernel("scatter_nd")->generate(p);
-  EXPECT_EQ(code.launches[0].cluster, 8);
-  EXPECT_FALSE(compile_cuda(code.source, "sm_90").empty());
+  RowTexts texts;
+  EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "order_updates");
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(8193);
+  EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
 }
 
 // Each block looks through the indices, as long as that takes less time than sorting them.

@@ -133,13 +133,6 @@ __device__ __forceinline__ int64_t first_not_below(const Item* sorted, int64_t l
   return low;
 }
 
-// starts[t]: how many sorted updates go to targets before t, for t up to `targets`.
-template <class Item, class Count>
-__device__ __forceinline__ void find_start(const Item* sorted, int64_t count, int64_t target, int64_t targets,
-                                           Count* starts) {
-  if (target <= targets) starts[target] = Count(first_not_below(sorted, 0, count, uint64_t(target)));
-}
-
 struct Chunk {
   int64_t first, end;
 };

@@ -22,11 +22,9 @@ constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
 // Of scatter_order.cuh.
-constexpr int64_t kOrderBlock = 1024, kMostOrdered = 16 * kOrderBlock, kFewOrdered = 2 * kOrderBlock;
-constexpr int32_t kOrderCluster = 8, kSegmentBlock = 256;
-constexpr int64_t kMostPlaced = 1 << 16, kMostCounted = kOrderCluster << 15;  // updates and targets
+constexpr int64_t kOrderBlock = 1024, kMostOrdered = 8 * kOrderBlock;
 constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
-constexpr int64_t kMostStartsOfBlock = 1 << 14;
+constexpr int64_t kMostStartsOfBlock = 1 << 16;
 constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
 constexpr int64_t kLongChunksInline = 4;  // of a run, at most, that who adds them folds
 CudaCode empty_code() {
@@ -245,10 +243,8 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.unit = unit;
   u.length = length;
   u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
-  u.in_cluster = problem.arch >= 90 && u.sort.narrow && count > kFewOrdered && count <= kMostPlaced &&
-                 targets < kMostCounted;
-  u.in_block = !u.in_cluster && u.sort.narrow && count <= kMostOrdered;
-  u.has_starts = has_starts || !own || u.in_cluster;
+  u.in_block = u.sort.narrow && count <= kMostOrdered;
+  u.has_starts = has_starts || !own;
   u.index_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(count, 2) - 1));
   u.has_chunks = cuts && count > kScatterChunk;
   u.has_long_chunks = cuts && count > kLongChunksInline * kLongScatterChunk;
@@ -264,8 +260,7 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.starts = table(u.sort.item_bytes(), 1);
   u.order_bytes = u.starts + (u.has_starts ? table(s.targets + Dim(1), u.sort.narrow ? 4 : 8) : Dim(0));
   u.scratch = own ? u.order_bytes : Dim(0);
-  const Dim scratch = u.in_cluster ? table(u.sort.item_bytes(), 1) : u.sort.scratch_bytes();
-  u.partials = u.scratch + (u.taken || u.in_block ? Dim(0) : scratch);
+  u.partials = u.scratch + (u.taken || u.in_block ? Dim(0) : u.sort.scratch_bytes());
   const auto windows = [&](bool any, int64_t chunk) {
     return any ? table(ceildiv(s.lines.count(), Dim(chunk)) * length, u.value_bytes) : Dim(0);
   };
@@ -280,38 +275,6 @@ std::string order_text(const SortedUpdates& u, CudaParams& params) {
   return "  " + u.item() + "* sorted = reinterpret_cast<" + u.item() + "*>(" + u.order + ");\n  " +
          (u.sort.narrow ? "int32_t" : "int64_t") + "* starts = reinterpret_cast<" +
          (u.sort.narrow ? "int32_t" : "int64_t") + "*>(" + u.order + " + " + params.expr(u.starts) + ");\n";
-}
-
-std::string scratch_text(const SortedUpdates& u, CudaParams& params) {
-  return "  char* scratch = static_cast<char*>(workspace) + " + params.expr(u.scratch) + ";\n";
-}
-
-void add_cluster_order(CudaCode& code, const CudaProblem& problem, const SortedUpdates& u,
-                       const std::function<std::string(CudaParams&, bool reports)>& reader) {
-  const int64_t count = upper_bound(u.sort.count, problem.ranges),
-                targets = upper_bound(u.targets, problem.ranges);
-  int64_t items = 1;
-  while (items * kOrderBlock * kOrderCluster < count) items *= 2;
-  const auto tables = [&](CudaParams& params) {
-    return order_text(u, params) + scratch_text(u, params) + "  " + u.item() +
-           "* placed = reinterpret_cast<" + u.item() + "*>(scratch);\n";
-  };
-  CudaParams params;
-  std::string body = reader(params, true) + tables(params) + "  aicf::place_in_cluster<" +
-                     std::to_string(items) + ">(read, report, int(" + params.expr(u.sort.count) + "), int(" +
-                     params.expr(u.targets) + "), placed, sorted, starts);\n";
-  CudaLaunch place =
-      flat_launch("place_updates", Dim(int64_t{kOrderCluster}), static_cast<int32_t>(kOrderBlock), params);
-  place.cluster = kOrderCluster;
-  place.shared_bytes = 4 * (targets / kOrderCluster + 1);
-  place.reports_errors = true;
-  add_kernel(code, problem, std::move(place), body);
-  CudaParams ordered;
-  body = tables(ordered) + "  aicf::order_segments<" + std::to_string(kMostPlaced) + ">(placed, starts, " +
-         ordered.expr(u.targets) + ", sorted);\n";
-  add_kernel(code, problem,
-             flat_launch("order_segments", blocks_for(u.sort.count, kSegmentBlock), kSegmentBlock, ordered),
-             body);
 }
 
 // One launch; whether it finds starts, too.
@@ -371,18 +334,18 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
            (reports ? "  const auto report = [&](int64_t i) { " + item("true" + carried, "error") : "");
   };
   bool finds_starts = u.has_starts && !u.taken;
-  if (!u.taken && u.in_cluster) {
-    add_cluster_order(code, problem, u, reader);
-    finds_starts = false;
-  } else if (!u.taken && u.in_block) {
+  if (!u.taken && u.in_block) {
     finds_starts = !add_block_order(code, problem, u, reader) && finds_starts;
   } else if (!u.taken) {
-    const auto memory = [&](CudaParams& params) { return order_text(u, params) + scratch_text(u, params); };
+    const auto memory = [&](CudaParams& params) {
+      return order_text(u, params) + "  char* scratch = static_cast<char*>(workspace) + " +
+             params.expr(u.scratch) + ";\n";
+    };
     add_radix_sort(code, problem, u.sort, memory, reader);
   }
   // Blocks that find starts, then those that fold chunks.
   const Dim per_line = floordiv(u.length, Dim(u.unit)),
-            start_blocks = blocks_for(u.targets + Dim(1), kScatterBlock);
+            start_blocks = blocks_for(count + Dim(1), kScatterBlock);
   const auto fold_text = [&](CudaParams& params, int64_t chunk, const std::string& call) {
     const std::string parts = params.expr(per_line), windows = params.expr(ceildiv(count, Dim(chunk)));
     return "  if (flat < " + windows + " * " + parts + ") {\n  const int64_t window = flat / " + parts +
@@ -398,7 +361,9 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
     std::string body = scatter_text(problem, s, threads, params) + tables_text(u, params) + thread;
     Dim grid(0);
     if (finds_starts) {
-      body += "  if (blockIdx.x < " + params.expr(start_blocks) + ") {\n  aicf::find_start(sorted, " +
+      body += "  if (blockIdx.x < " + params.expr(start_blocks) +
+              ") {\n  const auto target_of = [&](int64_t i) { return sorted[i].is_last() ? int64_t(" +
+              params.expr(u.targets) + ") : int64_t(sorted[i].key()); };\n  aicf::find_starts(target_of, " +
               params.expr(count) + ", flat, " + params.expr(u.targets) + ", starts);\n  return;\n  }\n" +
               "  flat -= " + params.expr(start_blocks * Dim(kScatterBlock)) + ";\n";
       grid = start_blocks;

@@ -38,9 +38,8 @@ struct SortedUpdates {
   bool has_starts = true;
   bool carried = false;  // the items hold the updates themselves
   RadixSort sort;
-  bool in_block = false;    // few: one block sorts them
-  bool in_cluster = false;  // or one cluster, and a launch that orders those of each target
-  int64_t index_bits = 0;   // of an update's number, below its target; both take 32 bits, or 64
+  bool in_block = false;   // few: one block sorts them
+  int64_t index_bits = 0;  // of an update's number, below its target; both take 32 bits, or 64
   bool has_chunks = false, has_long_chunks = false;
   std::string order;                     // text of the address of the sorted updates
   bool taken = false;                    // they are sorted already

@@ -1,29 +1,38 @@
 // Few updates of a scatter in the order of the places that they go to, and where those of each place begin: what radix.cuh
-// does in many launches, in one or two.
+// does in many launches, in one.
 #pragma once
 
 #include "order/radix.cuh"
 
 namespace aicf {
 
+// starts[t]: how many sorted updates go to targets before t, for t up to `targets`. A thread for each place among `count`
+// updates, and one behind, writes those of targets behind the place before up to its own; whole warps call it. `target_of`
+// gives that of a place, `targets` where the update is left out.
+template <class TargetOf, class Count>
+__device__ __forceinline__ void find_starts(const TargetOf& target_of, int64_t count, int64_t place, int64_t targets,
+                                            Count* starts) {
+  constexpr int kFew = 8;  // that a thread writes, else its warp
+  int64_t first = 0, last = -1;
+  if (place <= count) {
+    if (place > 0) first = target_of(place - 1) + 1;
+    last = place < count ? target_of(place) : targets;
+  }
+  if (last - first < kFew)
+    for (int64_t target = first; target <= last; ++target) starts[target] = Count(place);
+  for (uint32_t left = __ballot_sync(0xffffffffu, last - first >= kFew); left != 0; left &= left - 1) {
+    const int lane = __ffs(left) - 1;
+    const int64_t end = __shfl_sync(0xffffffffu, last, lane);
+    const Count value = __shfl_sync(0xffffffffu, Count(place), lane);
+    for (int64_t target = __shfl_sync(0xffffffffu, first, lane) + threadIdx.x % 32; target <= end; target += 32)
+      starts[target] = value;
+  }
+}
+
 // Few updates, sorted by one block of kOrderThreads in shared memory: as radix.cuh, but all passes in one launch. A word is a
 // target above the kIndexBits of an update's number; one left out goes to target `targets`. `read` gives items, `report` says why an
 // update is left out: a load would not pass a report before it.
 constexpr int kOrderThreads = 1024, kOrderWarps = kOrderThreads / 32;
-
-// How many words have a target below `target`.
-template <int kIndexBits, class Word>
-__device__ __forceinline__ int words_below(const Word* words, int count, Word target) {
-  int low = 0, high = count;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (words[middle] >> kIndexBits < target)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
 
 // One pass over `mine`, the words of a warp in their order, 32 neighbours at a time.
 template <int kItems, int kShift, int kBits, class Word>
@@ -106,159 +115,9 @@ __device__ __forceinline__ void order_in_block(const Read& read, const Report& r
                                             : Item::make(target, words[i] & ((Word(1) << kIndexBits) - 1));
   }
   if (starts == nullptr) return;
-  for (int64_t target = threadIdx.x; target <= targets; target += kOrderThreads)
-    starts[target] = Count(words_below<kIndexBits>(words, count, Word(target)));
-}
-
-// More of them, by a cluster of kOrderBlocks blocks of which each counts a share of the targets in its shared memory. Counting
-// gives each update a place among those of its target, in whatever order; order_segments then brings them into theirs.
-constexpr int kOrderBlocks = 8;
-
-struct ClusterCounts {
-  uint32_t own;   // address in shared memory
-  int share;      // targets of a block
-
-  __device__ __forceinline__ uint32_t at(int target) const {
-    const int block = target / share;
-    uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(own + 4 * (target - block * share)), "r"(block));
-    return there;
-  }
-  __device__ __forceinline__ uint32_t add(int target, uint32_t more) const {
-    uint32_t before;
-    asm volatile("atom.relaxed.cluster.shared::cluster.add.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "r"(at(target)), "r"(more)
-                 : "memory");
-    return before;
-  }
-  __device__ __forceinline__ uint32_t load(int target) const {
-    uint32_t value;
-    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(at(target)) : "memory");
-    return value;
-  }
-};
-__device__ __forceinline__ void wait_for_cluster() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// Bytes of shared memory: 4 for each target of a share. `placed` is the order but for that within targets; left-out updates are
-// there in `sorted`.
-template <int kItems, class Item, class Count, class Read, class Report>
-__device__ __forceinline__ void place_in_cluster(const Read& read, const Report& report, int count, int targets,
-                                                 Item* placed, Item* sorted, Count* starts) {
-  extern __shared__ __align__(16) char order_memory[];
-  __shared__ uint32_t warps[kOrderWarps], totals[kOrderBlocks];
-  uint32_t* counts = reinterpret_cast<uint32_t*>(order_memory);
-  const int lane = threadIdx.x % 32, block = int(blockIdx.x);
-  // Left-out updates go to one target more.
-  const int share = (targets + kOrderBlocks) / kOrderBlocks, first_target = block * share;
-  const ClusterCounts all = {uint32_t(__cvta_generic_to_shared(counts)), share};
-  for (int i = threadIdx.x; i < share; i += kOrderThreads) counts[i] = 0;
-  const auto number = [&](int n) { return (n * kOrderBlocks + block) * kOrderThreads + int(threadIdx.x); };
-  int target[kItems];
-  if (count > 0) {
-    Item items[kItems];
-#pragma unroll
-    for (int n = 0; n < kItems; ++n) items[n] = read(min(number(n), count - 1));
-#pragma unroll
-    for (int n = 0; n < kItems; ++n) target[n] = items[n].is_last() ? targets : int(items[n].key());
-#pragma unroll
-    for (int n = 0; n < kItems; ++n)
-      if (number(n) < count && target[n] == targets) report(number(n));
-  }
-  wait_for_cluster();
-  uint32_t rank[kItems], equal[kItems];
-#pragma unroll
-  for (int n = 0; n < kItems; ++n) {
-    // Lanes of the first one's target add once.
-    const bool is_one = number(n) < count;
-    const int of_first = __shfl_sync(0xffffffffu, target[n], 0);
-    equal[n] = __ballot_sync(0xffffffffu, is_one && target[n] == of_first);
-    const bool is_equal = equal[n] >> lane & 1;
-    rank[n] = is_one && (!is_equal || lane == 0) ? all.add(target[n], is_equal ? __popc(equal[n]) : 1) : 0;
-  }
-#pragma unroll
-  for (int n = 0; n < kItems; ++n) {
-    const uint32_t first = __shfl_sync(0xffffffffu, rank[n], 0);
-    if (equal[n] >> lane & 1) rank[n] = first + __popc(equal[n] & ((1u << lane) - 1));
-  }
-  wait_for_cluster();
-  const int each = (share + kOrderThreads - 1) / kOrderThreads;
-  const int begin = min(int(threadIdx.x) * each, share), end = min(begin + each, share);
-  uint32_t sum = 0;
-  for (int i = begin; i < end; ++i) sum += counts[i];
-  const Before<uint32_t> before = sum_before(sum, warps);
-  if (threadIdx.x < kOrderBlocks) {
-    uint32_t there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(there)
-        : "r"(uint32_t(__cvta_generic_to_shared(totals + block))), "r"(int(threadIdx.x)));
-    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there), "r"(before.all) : "memory");
-  }
-  wait_for_cluster();
-  uint32_t start = before.sum;
-  for (int b = 0; b < block; ++b) start += totals[b];
-  for (int i = begin; i < end; ++i) {
-    const uint32_t here = counts[i];
-    counts[i] = start;
-    if (first_target + i <= targets) starts[first_target + i] = Count(start);
-    start += here;
-  }
-  wait_for_cluster();
-#pragma unroll
-  for (int n = 0; n < kItems; ++n) {
-    if (number(n) >= count) break;
-    const uint32_t place = all.load(target[n]) + rank[n];
-    if (target[n] == targets)
-      sorted[place] = Item::last();
-    else
-      placed[place] = Item::make(uint64_t(target[n]), uint64_t(number(n)));
-  }
-  wait_for_cluster();  // no block ends while others read its counts
-}
-
-// The updates of each target in their order: in short segments by counting those before, in others, of which one at most
-// begins in a block, by a set of bits. At most kMost updates in all.
-template <int kMost, class Item, class Count>
-__device__ __forceinline__ void order_segments(const Item* placed, const Count* starts, int64_t targets, Item* sorted) {
-  constexpr int kShort = kRadixThreads, kWords = kMost / 32, kEach = kWords / kRadixThreads;
-  const int place = int(blockIdx.x) * kRadixThreads + int(threadIdx.x);
-  const bool is_one = place < int(starts[targets]);
-  int begin = 0, end = 0;
-  Item item = Item::last();
-  if (is_one) {
-    item = placed[place];
-    begin = int(starts[item.key()]);
-    end = int(starts[item.key() + 1]);
-  }
-  if (is_one && end - begin <= kShort) {
-    int before = 0;
-#pragma unroll 8
-    for (int i = begin; i < end; ++i) before += placed[i].before(item);
-    sorted[begin + before] = item;
-  }
-  const bool is_long = is_one && end - begin > kShort && place == begin;
-  if (!__syncthreads_or(is_long)) return;
-  __shared__ uint32_t bits[kWords], warps[kRadixWarps];
-  __shared__ int range[2];
-  __shared__ uint64_t key;
-  if (is_long) range[0] = begin, range[1] = end, key = item.key();
-  for (int i = threadIdx.x; i < kWords; i += kRadixThreads) bits[i] = 0;
-  __syncthreads();
-  for (int i = range[0] + threadIdx.x; i < range[1]; i += kRadixThreads) {
-    const int64_t number = placed[i].index();
-    atomicOr(&bits[number / 32], 1u << (number % 32));
-  }
-  __syncthreads();
-  uint32_t sum = 0;
-  for (int i = 0; i < kEach; ++i) sum += __popc(bits[threadIdx.x * kEach + i]);
-  Item* to = sorted + range[0] + sum_before(sum, warps).sum;
-  for (int i = 0; i < kEach; ++i) {
-    const int word = threadIdx.x * kEach + i;
-    for (uint32_t left = bits[word]; left != 0; left &= left - 1)
-      *to++ = Item::make(key, uint64_t(word * 32 + __ffs(left) - 1));
-  }
+  const auto target_of = [&](int64_t i) { return int64_t(words[i] >> kIndexBits); };
+  for (int place = threadIdx.x; place - int(threadIdx.x % 32) <= count; place += kOrderThreads)
+    find_starts(target_of, count, place, targets, starts);
 }
 
 }  // namespace aicf
