@@ -28,7 +28,7 @@ struct BucketLines {
 
 // An update and its target within its bucket, in as few bytes as hold both.
 template <int kBytes, bool kPacked = kBytes <= 2>
-struct BucketItem {
+struct alignas(2 * kBytes) BucketItem {
   Bits<kBytes> update;
   uint32_t target;
   __device__ static BucketItem make(Bits<kBytes> update, uint32_t target) { return {update, target}; }
@@ -62,25 +62,34 @@ __device__ __forceinline__ void visit_updates(const BucketLines<I, R>& s, const 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const I lines = min(I(kLines), s.lines.count() - first_line), end = min(first + s.tile, s.updates);
   for (; first < end; first += kRows) {
+    constexpr int kEach = kStagedUpdates / kBucketThreads;
+    const auto line_of = [](int i) { return kAcross ? i % kLines : i / kRows; };
+    const auto row_of = [](int i) { return kAcross ? i / kLines : i % kRows; };
+    Index index[kEach];  // read at once: no load passes a report
+    Update update[kEach];
 #pragma unroll
-    for (int n = 0; n < kStagedUpdates / kBucketThreads; ++n) {
+    for (int n = 0; n < kEach; ++n) {
       const int i = n * kBucketThreads + threadIdx.x;
-      const int line = kAcross ? i % kLines : i / kRows, row = kAcross ? i / kLines : i % kRows;
+      const I row = min(first + row_of(i), end - 1);
+      I at[4] = {0, 0, 0, 0};
+      s.lines.locate(first_line + min(I(line_of(i)), lines - 1), at);
+      index[n] = indices[at[0] + row * s.index_stride];
+      if constexpr (kMoves) update[n] = reinterpret_cast<const Update*>(updates)[at[1] + row * s.update_stride];
+    }
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      const int i = n * kBucketThreads + threadIdx.x, line = line_of(i), row = row_of(i);
       uint32_t target = kNoTarget;
       if (line < lines && first + row < end) {
-        I at[4] = {0, 0, 0, 0};
-        s.lines.locate(first_line + line, at);
-        int64_t index = indices[at[0] + (first + row) * s.index_stride];
+        int64_t place = index[n];
         if (error != nullptr)
-          index = resolve_index(index, s.size, error);
+          place = resolve_index(place, s.size, error);
         else
-          index = index >= -s.size && index < s.size ? index + (index < 0 ? s.size : 0) : -1;
-        if (index >= 0) target = uint32_t(index);
-        if constexpr (kMoves)
-          staged[row][line] =
-              reinterpret_cast<const Update*>(updates)[at[1] + (first + row) * s.update_stride];
+          place = place >= -s.size && place < s.size ? place + (place < 0 ? s.size : 0) : -1;
+        if (place >= 0) target = uint32_t(place);
       }
       targets[row][line] = target;
+      if constexpr (kMoves) staged[row][line] = update[n];
     }
     __syncthreads();
     for (int line = warp; line < lines; line += kBucketWarps)
