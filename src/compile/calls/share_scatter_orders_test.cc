@@ -14,14 +14,16 @@ namespace {
 constexpr char kRule[] = "share_scatter_orders";
 
 // Sums of rows, numbers of updates, largest elements from x on, and sums by other indices, of `edges` updates
-// to `nodes` places. `second`: the indices of the numbers.
-Program graph_sums(const std::string& dtype, int edges, int nodes, const std::string& second = "i") {
-  const std::string e = std::to_string(edges), n = std::to_string(nodes);
+// to `nodes` places, of the numbers to so many `more`. `second`: the indices of the numbers.
+Program graph_sums(const std::string& dtype, int edges, int nodes, const std::string& second = "i",
+                   int more = 0) {
+  const std::string e = std::to_string(edges), n = std::to_string(nodes),
+                    places = std::to_string(nodes + more);
   return parse("program {\n entry main(%x: " + dtype + "[" + n + ", 24], %i: i64[" + e + ", 1], %j: i64[" +
                e + ", 1], %u: " + dtype + "[" + e + ", 24], %n: " + dtype + "[" + e + "], %zero: " + dtype +
-               "[" + n + "]) {\n %s = scatter_nd(%x, %i, %u) {reduction = \"add\"} : " + dtype + "[" + n +
-               ", 24]\n %d = scatter_nd(%zero, %" + second + ", %n) {reduction = \"add\"} : " + dtype + "[" +
-               n + "]\n %m = scatter_nd(%x, %i, %u) {reduction = \"max\"} : " + dtype + "[" + n +
+               "[" + places + "]) {\n %s = scatter_nd(%x, %i, %u) {reduction = \"add\"} : " + dtype + "[" +
+               n + ", 24]\n %d = scatter_nd(%zero, %" + second + ", %n) {reduction = \"add\"} : " + dtype +
+               "[" + places + "]\n %m = scatter_nd(%x, %i, %u) {reduction = \"max\"} : " + dtype + "[" + n +
                ", 24]\n return \"s\" = %s, \"d\" = %d, \"m\" = %m\n }\n}");
 }
 
@@ -37,6 +39,7 @@ size_t orders(const Program& program) {
 TEST(ShareScatterOrders, OfOneIndexTensorAndOneNumberOfPlaces) {
   EXPECT_EQ(orders(graph_sums("f32", 9000, 1000)), 2u);
   EXPECT_EQ(orders(graph_sums("f32", 9000, 1000, "j")), 1u);
+  EXPECT_EQ(orders(graph_sums("f32", 9000, 1000, "i", 1)), 1u);
   // What every block looks through is not sorted.
   EXPECT_EQ(orders(graph_sums("f32", 40, 100)), 0u);
   // Where updates of each of so many places begin is not worth to be found.

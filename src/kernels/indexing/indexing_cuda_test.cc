@@ -160,7 +160,7 @@ TEST(IndexingCuda, LinesWithIndicesOfTheirOwnGoByBuckets) {
   const CudaCode across = texts.add("scatter_elements", p, {});
   ASSERT_EQ(across.launches.size(), 4u);
   EXPECT_EQ(across.launches.back().function, "combine_buckets");
-  EXPECT_NE(across.source.find("place_updates<16, 256, 5, true, T>"), std::string::npos);
+  EXPECT_NE(across.source.find("place_updates<4, 32, 5, true, T>"), std::string::npos);
   EXPECT_LT(across.workspace_bytes.require_constant("bytes"), 128 * 50000 * 5);
   // Lines that lie one behind the other; more targets than a block counts for so many lines.
   p.inputs = {{DType::f64, Dim(0), {Dim(128), Dim(100000)}, {Dim(100000), Dim(1)}},
@@ -169,7 +169,7 @@ TEST(IndexingCuda, LinesWithIndicesOfTheirOwnGoByBuckets) {
   p.outputs = {p.inputs[0]};
   p.params = {Dim(1), Dim(1)};
   const CudaCode along = texts.add("scatter_elements", p, {});
-  EXPECT_NE(along.source.find("place_updates<8, 512, 8, false, T>"), std::string::npos);
+  EXPECT_NE(along.source.find("place_updates<4, 512, 8, false, T>"), std::string::npos);
   // A block would put all updates of a line into few runs, one warp each.
   p.inputs[0].sizes[1] = p.outputs[0].sizes[1] = Dim(300);
   EXPECT_NE(texts.add("scatter_elements", p, {}).launches.back().function, "combine_buckets");
@@ -198,14 +198,14 @@ TEST(IndexingCuda, FewUpdatesOfManyRowsFollowACopy) {
 TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
   CudaProblem p;
   p.inputs = {{DType::f32, Dim(0), {Dim(1000000), Dim(16)}, {Dim(16), Dim(1)}},
-              {DType::i64, Dim(0), {Dim(4096), Dim(1)}, {Dim(1), Dim(1)}},
-              {DType::f32, Dim(0), {Dim(4096), Dim(16)}, {Dim(16), Dim(1)}}};
+              {DType::i64, Dim(0), {Dim(8192), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::f32, Dim(0), {Dim(8192), Dim(16)}, {Dim(16), Dim(1)}}};
   p.outputs = {p.inputs[0]};
   p.params = {Dim(1)};
   p.replaced = {0};
   RowTexts texts;
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "order_updates");
-  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(16385);
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(8193);
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
 }
 

@@ -9,7 +9,7 @@
 
 #include "indexing/elements.cuh"
 #include "indexing/walk.cuh"
-#include "order/radix.cuh"
+#include "indexing/scatter_order.cuh"
 
 namespace aicf {
 
@@ -118,104 +118,6 @@ struct Scatter {
   }
 };
 
-// Few updates, sorted by one block of kOrderThreads in shared memory: as radix.cuh, but all passes in one launch. A word is a
-// target above the kIndexBits of an update's number; that of an update left out goes to target `targets`. `read` gives items.
-constexpr int kOrderThreads = 1024, kOrderWarps = kOrderThreads / 32;
-
-// How many words have a target below `target`.
-template <int kIndexBits, class Word>
-__device__ __forceinline__ int words_below(const Word* words, int count, Word target) {
-  int low = 0, high = count;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (words[middle] >> kIndexBits < target)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-// One pass over `mine`, the words of a warp in their order, 32 neighbours at a time.
-template <int kItems, int kShift, int kBits, class Word>
-__device__ __forceinline__ void order_words(const Word (&mine)[kItems], int rounds, Word* words, uint32_t* places,
-                                            uint32_t (&warps)[kOrderWarps]) {
-  constexpr int kDigits = 1 << kBits, kRow = kOrderWarps + 1, kEach = kDigits * kOrderWarps / kOrderThreads;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (int i = threadIdx.x; i < kDigits * kRow; i += kOrderThreads) places[i] = 0;
-  __syncthreads();
-  const auto digit = [](Word word) { return int(word >> kShift) & (kDigits - 1); };
-  uint32_t ranks[kItems];
-#pragma unroll
-  for (int n = 0; n < kItems; ++n) {
-    if (n >= rounds) break;
-    uint32_t& placed = places[digit(mine[n]) * kRow + warp];
-    const uint32_t equal = __match_any_sync(0xffffffffu, digit(mine[n]));
-    const uint32_t before = __popc(equal & ((1u << lane) - 1)), placed_before = placed;
-    __syncwarp();
-    if (before == 0) placed = placed_before + __popc(equal);
-    __syncwarp();
-    ranks[n] = placed_before + before;
-  }
-  __syncthreads();
-  uint32_t counts[kEach], sum = 0;
-  uint32_t* own = places + threadIdx.x * kEach / kOrderWarps * kRow + threadIdx.x * kEach % kOrderWarps;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    counts[i] = sum;
-    sum += own[i];
-  }
-  const uint32_t before = sum_before(sum, warps).sum;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) own[i] = before + counts[i];
-  __syncthreads();
-#pragma unroll
-  for (int n = 0; n < kItems; ++n)
-    if (n < rounds) words[places[digit(mine[n]) * kRow + warp] + ranks[n]] = mine[n];
-  __syncthreads();
-}
-
-// Bytes of shared memory: kItems * kOrderThreads words, and kOrderWarps + 1 counts for each digit.
-template <int kItems, int kPasses, int kBits, int kIndexBits, class Word, class Item, class Count, class Read>
-__device__ __forceinline__ void order_in_block(const Read& read, int count, int64_t targets, Item* sorted,
-                                               Count* starts) {
-  static_assert(kBits >= 5 && kBits <= 8, "a thread counts whole parts of a digit");
-  extern __shared__ __align__(16) char order_memory[];
-  __shared__ uint32_t warps[kOrderWarps];
-  Word* words = reinterpret_cast<Word*>(order_memory);
-  uint32_t* places = reinterpret_cast<uint32_t*>(words + kItems * kOrderThreads);
-  const int each = (count + kOrderThreads - 1) / kOrderThreads;  // of a thread
-  const int first = int(threadIdx.x) / 32 * 32 * each + int(threadIdx.x) % 32;
-  const int rounds = min(each, max(0, (count - first + int(threadIdx.x) % 32 + 31) / 32));
-  Word mine[kItems];
-#pragma unroll
-  for (int n = 0; n < kItems; ++n) {
-    mine[n] = ~Word(0);
-    if (n < rounds && first + n * 32 < count) {
-      const Item item = read(first + n * 32);
-      const uint64_t target = item.is_last() ? uint64_t(targets) : item.key();
-      mine[n] = Word(target) << kIndexBits | Word(first + n * 32);
-    }
-  }
-  const auto again = [&] {
-#pragma unroll
-    for (int n = 0; n < kItems; ++n)
-      if (n < rounds) mine[n] = first + n * 32 < count ? words[first + n * 32] : ~Word(0);
-  };
-  order_words<kItems, kIndexBits, kBits>(mine, rounds, words, places, warps);
-  if constexpr (kPasses > 1) again(), order_words<kItems, kIndexBits + kBits, kBits>(mine, rounds, words, places, warps);
-  if constexpr (kPasses > 2)
-    again(), order_words<kItems, kIndexBits + 2 * kBits, kBits>(mine, rounds, words, places, warps);
-  for (int i = threadIdx.x; i < count; i += kOrderThreads) {
-    const uint64_t target = words[i] >> kIndexBits;
-    sorted[i] = target >= uint64_t(targets) ? Item::last()
-                                            : Item::make(target, words[i] & ((Word(1) << kIndexBits) - 1));
-  }
-  if (starts == nullptr) return;
-  for (int64_t target = threadIdx.x; target <= targets; target += kOrderThreads)
-    starts[target] = Count(words_below<kIndexBits>(words, count, Word(target)));
-}
-
 constexpr int kChunk = 128, kLongChunk = 32 * kChunk;
 
 // The first of sorted items [low, high) of which the key is not below `key`.
@@ -229,13 +131,6 @@ __device__ __forceinline__ int64_t first_not_below(const Item* sorted, int64_t l
       high = middle;
   }
   return low;
-}
-
-// starts[t]: how many sorted updates go to targets before t, for t up to `targets`.
-template <class Item, class Count>
-__device__ __forceinline__ void find_start(const Item* sorted, int64_t count, int64_t target, int64_t targets,
-                                           Count* starts) {
-  if (target <= targets) starts[target] = Count(first_not_below(sorted, 0, count, uint64_t(target)));
 }
 
 struct Chunk {
@@ -646,9 +541,16 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
 #pragma unroll
       for (int n = 0; n < kAhead; ++n) {
         const int64_t line = begin + warp * kWarpUpdates + i + n * 32 + lane;
-        items[n] = line >= count          ? WideItem::last()
-                   : blockIdx.x == 0      ? s.template item<WideItem, true, false>(indices, updates, line, error)
-                                          : s.template item<WideItem, false, false>(indices, updates, line, error);
+        items[n] = line >= count ? WideItem::last()
+                                 : s.template item<WideItem, false, false>(indices, updates, line, error);
+      }
+      if (blockIdx.x == 0) {
+#pragma unroll
+        for (int n = 0; n < kAhead; ++n) {
+          const int64_t line = begin + warp * kWarpUpdates + i + n * 32 + lane;
+          if (line < count && items[n].is_last())
+            s.template item<WideItem, true, false>(indices, updates, line, error);
+        }
       }
 #pragma unroll
       for (int n = 0; n < kAhead; ++n) {

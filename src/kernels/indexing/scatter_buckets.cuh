@@ -28,7 +28,7 @@ struct BucketLines {
 
 // An update and its target within its bucket, in as few bytes as hold both.
 template <int kBytes, bool kPacked = kBytes <= 2>
-struct BucketItem {
+struct alignas(2 * kBytes) BucketItem {
   Bits<kBytes> update;
   uint32_t target;
   __device__ static BucketItem make(Bits<kBytes> update, uint32_t target) { return {update, target}; }
@@ -47,6 +47,9 @@ struct BucketItem<kBytes, true> {
 
 constexpr uint32_t kNoTarget = 0xffffffffu;
 
+// Of the number `most`.
+__host__ __device__ constexpr int bits_of(int most) { return most == 0 ? 0 : 1 + bits_of(most / 2); }
+
 // Gives warps the updates of kLines lines from `first_line` on, in the order of each line: visit(line, target, update) for
 // 32 neighbours of a line at a time. kAcross: neighbouring lines lie together in memory.
 template <int kLines, bool kAcross, bool kMoves, class T, class Index, class I, int R, class Visit>
@@ -59,25 +62,34 @@ __device__ __forceinline__ void visit_updates(const BucketLines<I, R>& s, const 
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const I lines = min(I(kLines), s.lines.count() - first_line), end = min(first + s.tile, s.updates);
   for (; first < end; first += kRows) {
+    constexpr int kEach = kStagedUpdates / kBucketThreads;
+    const auto line_of = [](int i) { return kAcross ? i % kLines : i / kRows; };
+    const auto row_of = [](int i) { return kAcross ? i / kLines : i % kRows; };
+    Index index[kEach];  // read at once: no load passes a report
+    Update update[kEach];
 #pragma unroll
-    for (int n = 0; n < kStagedUpdates / kBucketThreads; ++n) {
+    for (int n = 0; n < kEach; ++n) {
       const int i = n * kBucketThreads + threadIdx.x;
-      const int line = kAcross ? i % kLines : i / kRows, row = kAcross ? i / kLines : i % kRows;
+      const I row = min(first + row_of(i), end - 1);
+      I at[4] = {0, 0, 0, 0};
+      s.lines.locate(first_line + min(I(line_of(i)), lines - 1), at);
+      index[n] = indices[at[0] + row * s.index_stride];
+      if constexpr (kMoves) update[n] = reinterpret_cast<const Update*>(updates)[at[1] + row * s.update_stride];
+    }
+#pragma unroll
+    for (int n = 0; n < kEach; ++n) {
+      const int i = n * kBucketThreads + threadIdx.x, line = line_of(i), row = row_of(i);
       uint32_t target = kNoTarget;
       if (line < lines && first + row < end) {
-        I at[4] = {0, 0, 0, 0};
-        s.lines.locate(first_line + line, at);
-        int64_t index = indices[at[0] + (first + row) * s.index_stride];
+        int64_t place = index[n];
         if (error != nullptr)
-          index = resolve_index(index, s.size, error);
+          place = resolve_index(place, s.size, error);
         else
-          index = index >= -s.size && index < s.size ? index + (index < 0 ? s.size : 0) : -1;
-        if (index >= 0) target = uint32_t(index);
-        if constexpr (kMoves)
-          staged[row][line] =
-              reinterpret_cast<const Update*>(updates)[at[1] + (first + row) * s.update_stride];
+          place = place >= -s.size && place < s.size ? place + (place < 0 ? s.size : 0) : -1;
+        if (place >= 0) target = uint32_t(place);
       }
       targets[row][line] = target;
+      if constexpr (kMoves) staged[row][line] = update[n];
     }
     __syncthreads();
     for (int line = warp; line < lines; line += kBucketWarps)
@@ -146,6 +158,7 @@ __device__ __forceinline__ void add_bucket_counts(const BucketLines<I, R>& s, Of
 template <int kLines, int kBuckets, int kBits, bool kAcross, class T, class Index, class I, int R, class Offset>
 __device__ __forceinline__ void place_updates(const BucketLines<I, R>& s, const Index* indices, const T* updates,
                                               const Offset* offsets, BucketItem<sizeof(T)>* items) {
+  constexpr int kBucketBits = bits_of(kBuckets);
   __shared__ Offset places[kLines][kBuckets];
   I tile;
   const I first_line = first_line_of<kLines>(s, tile);
@@ -159,8 +172,8 @@ __device__ __forceinline__ void place_updates(const BucketLines<I, R>& s, const 
   visit_updates<kLines, kAcross, true>(
       s, indices, updates, first_line, tile * s.tile, nullptr,
       [&](int line, uint32_t target, Bits<sizeof(T)> update) {
-        const uint32_t bucket = target == kNoTarget ? target : target >> kBits;
-        const uint32_t equal = __match_any_sync(0xffffffffu, bucket), before = __popc(equal & ((1u << lane) - 1));
+        const uint32_t bucket = target == kNoTarget ? kBuckets : target >> kBits;
+        const uint32_t equal = equal_lanes<kBucketBits>(bucket), before = __popc(equal & ((1u << lane) - 1));
         const Offset place = target == kNoTarget ? 0 : places[line][bucket];
         __syncwarp();
         if (target != kNoTarget) {
@@ -200,7 +213,7 @@ __device__ __forceinline__ void combine_buckets(const BucketLines<I, R>& s, cons
     const BucketItem<sizeof(T)> item = next;
     const bool is_one = first + lane < end;
     if (first + 32 + lane < end) next = of_line[first + 32 + lane];
-    const uint32_t equal = __match_any_sync(0xffffffffu, is_one ? item.key() : kNoTarget);
+    const uint32_t equal = equal_lanes<kBits + 1>(is_one ? item.key() : uint32_t(kTargets));
     // The first of equal targets adds the others', in their order.
     uint32_t left = is_one && (equal & ((1u << lane) - 1)) == 0 ? equal : 0;
     const bool adds = left != 0;

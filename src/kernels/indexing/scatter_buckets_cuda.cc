@@ -1,6 +1,7 @@
 #include "kernels/indexing/scatter_buckets_cuda.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
@@ -14,12 +15,12 @@ namespace {
 // Of scatter_buckets.cuh.
 constexpr int32_t kBucketBlock = 256;
 constexpr int64_t kCounters = 4096;  // of a block
-constexpr int64_t kMostLines = 16;   // of a block, two for each warp; 4 read whole sectors of indices
-constexpr int64_t kFewestLines = 4;
+constexpr int64_t kFewestLines = 4;  // read whole sectors of indices
 constexpr int64_t kMostTargetBits = 8, kFewestTargetBits = 5;
 constexpr int64_t kRunBytes = 1 << 15;  // of shared memory, of a block
 constexpr int64_t kEnoughWarps = kMultiprocessors * 16;
-constexpr int64_t kLongestTile = 4096, kShortestTile = 256;
+// What all blocks at work place stays in the L2 cache until its sectors are whole.
+constexpr int64_t kLongestTile = 512, kShortestTile = 256;
 constexpr int64_t kSortedByOne = 4096;  // that one block sorts
 
 int64_t bucket_run_bytes(DType dtype) { return dtype_bytes(dtype) == 8 ? 32 : 16; }
@@ -95,9 +96,8 @@ std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t a
     buckets = ceil_div(most(s.targets), int64_t{1} << s.bits);
   }
   if (buckets > kCounters / kFewestLines) return std::nullopt;
-  s.lines_per_block = kMostLines;
-  while (s.lines_per_block * buckets > kCounters) s.lines_per_block /= 2;
-  s.buckets_per_line = kCounters / s.lines_per_block;
+  s.lines_per_block = kFewestLines;
+  s.buckets_per_line = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(buckets)));
   s.tile = kLongestTile;
   while (s.tile > kShortestTile &&
          ceil_div(lines, s.lines_per_block) * ceil_div(per_line, s.tile) < 4 * kMultiprocessors)

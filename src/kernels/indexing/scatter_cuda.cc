@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
+#include "kernels/common/scatter_order.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
-#include "kernels/common/scatter_order.h"
 #include "kernels/order/merge_cuda.h"
 
 namespace aicf {
@@ -21,10 +21,10 @@ namespace {
 constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
-// Of scatter.cuh's order_in_block.
-constexpr int64_t kOrderBlock = 1024, kMostOrdered = 16 * kOrderBlock;
+// Of scatter_order.cuh.
+constexpr int64_t kOrderBlock = 1024, kMostOrdered = 8 * kOrderBlock;
 constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
-constexpr int64_t kMostStartsOfBlock = 1 << 14;
+constexpr int64_t kMostStartsOfBlock = 1 << 16;
 constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
 constexpr int64_t kLongChunksInline = 4;  // of a run, at most, that who adds them folds
 CudaCode empty_code() {
@@ -242,9 +242,9 @@ SortedUpdates sorted_updates(const CudaProblem& problem, const ScatterProblem& s
   u.value_bytes = half ? 4 : dtype_bytes(dtype);
   u.unit = unit;
   u.length = length;
-  u.has_starts = has_starts || !own;
   u.sort = radix_sort(problem, s.lines.count(), targets - 1, is_narrow_item(targets, count));
   u.in_block = u.sort.narrow && count <= kMostOrdered;
+  u.has_starts = has_starts || !own;
   u.index_bits = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(count, 2) - 1));
   u.has_chunks = cuts && count > kScatterChunk;
   u.has_long_chunks = cuts && count > kLongChunksInline * kLongScatterChunk;
@@ -291,11 +291,11 @@ bool add_block_order(CudaCode& code, const CudaProblem& problem, const SortedUpd
   const bool is_word = key_bits + u.index_bits <= 32;
   CudaParams params;
   const auto number = [](int64_t value) { return std::to_string(value) + ", "; };
-  const std::string body = reader(params, true) + order_text(u, params) + "  aicf::order_in_block<" +
-                           number(items) + number(passes) + number(bits) +
-                           number(is_word ? u.index_bits : 32) + (is_word ? "uint32_t" : "uint64_t") +
-                           ">(read, int(" + params.expr(u.sort.count) + "), " + params.expr(u.targets) +
-                           ", sorted, " + (starts ? "starts" : "static_cast<int32_t*>(nullptr)") + ");\n";
+  const std::string body =
+      reader(params, true) + order_text(u, params) + "  aicf::order_in_block<" + number(items) +
+      number(passes) + number(bits) + number(is_word ? u.index_bits : 32) +
+      (is_word ? "uint32_t" : "uint64_t") + ">(read, report, int(" + params.expr(u.sort.count) + "), " +
+      params.expr(u.targets) + ", sorted, " + (starts ? "starts" : "static_cast<int32_t*>(nullptr)") + ");\n";
   CudaLaunch order = flat_launch("order_updates", Dim(1), static_cast<int32_t>(kOrderBlock), params);
   order.shared_bytes = items * kOrderBlock * (is_word ? 4 : 8) + (int64_t{33 * 4} << bits);
   order.reports_errors = true;
@@ -324,9 +324,14 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
   const auto reader = [&](CudaParams& params, bool reports) {
     const std::string updates =
         u.carried ? pointer_text(u.type, "in2", true) : "static_cast<const char*>(nullptr)";
-    return scatter_text(problem, s, threads, params) + "  const auto read = [&](int64_t i) { return s.item<" +
-           u.item() + ", " + (reports ? "true" : "false") + ", " + (u.carried ? "true" : "false") + ">(in" +
-           std::to_string(indices) + ", " + updates + ", i, " + (reports ? "error" : "nullptr") + "); };\n";
+    const auto item = [&](const std::string& flags, const std::string& error) {
+      return "s.item<" + u.item() + ", " + flags + ">(in" + std::to_string(indices) + ", " + updates +
+             ", i, " + error + "); };\n";
+    };
+    const std::string carried = u.carried ? ", true" : ", false";
+    return scatter_text(problem, s, threads, params) + "  const auto read = [&](int64_t i) { return " +
+           item("false" + carried, "nullptr") +
+           (reports ? "  const auto report = [&](int64_t i) { " + item("true" + carried, "error") : "");
   };
   bool finds_starts = u.has_starts && !u.taken;
   if (!u.taken && u.in_block) {
@@ -340,7 +345,7 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
   }
   // Blocks that find starts, then those that fold chunks.
   const Dim per_line = floordiv(u.length, Dim(u.unit)),
-            start_blocks = blocks_for(u.targets + Dim(1), kScatterBlock);
+            start_blocks = blocks_for(count + Dim(1), kScatterBlock);
   const auto fold_text = [&](CudaParams& params, int64_t chunk, const std::string& call) {
     const std::string parts = params.expr(per_line), windows = params.expr(ceildiv(count, Dim(chunk)));
     return "  if (flat < " + windows + " * " + parts + ") {\n  const int64_t window = flat / " + parts +
@@ -356,7 +361,9 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
     std::string body = scatter_text(problem, s, threads, params) + tables_text(u, params) + thread;
     Dim grid(0);
     if (finds_starts) {
-      body += "  if (blockIdx.x < " + params.expr(start_blocks) + ") {\n  aicf::find_start(sorted, " +
+      body += "  if (blockIdx.x < " + params.expr(start_blocks) +
+              ") {\n  const auto target_of = [&](int64_t i) { return sorted[i].is_last() ? int64_t(" +
+              params.expr(u.targets) + ") : int64_t(sorted[i].key()); };\n  aicf::find_starts(target_of, " +
               params.expr(count) + ", flat, " + params.expr(u.targets) + ", starts);\n  return;\n  }\n" +
               "  flat -= " + params.expr(start_blocks * Dim(kScatterBlock)) + ";\n";
       grid = start_blocks;

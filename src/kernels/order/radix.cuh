@@ -15,6 +15,19 @@ __device__ __forceinline__ uint32_t digit_of(const Item& item) {
   return uint32_t(item.key() >> kShift) & ((1u << kBits) - 1);
 }
 
+// The lanes whose value has the same kBits lowest bits. A vote for each takes a fraction of the time of a match.
+template <int kBits>
+__device__ __forceinline__ uint32_t equal_lanes(uint32_t value) {
+  uint32_t equal = 0xffffffffu;
+#pragma unroll
+  for (int bit = 0; bit < kBits; ++bit) {
+    const bool set = value >> bit & 1;
+    const uint32_t all = __ballot_sync(0xffffffffu, set);
+    equal &= set ? all : ~all;
+  }
+  return equal;
+}
+
 // The sum of the values of the threads before, and of all.
 template <class V>
 struct Before {
@@ -41,18 +54,24 @@ __device__ __forceinline__ Before<V> sum_before(V value, V (&warps)[kWarps]) {
   return {ahead + sum - value, all};
 }
 
-// counts[digit][block]
-template <int kItems, int kShift, int kBits, class Count, class Read>
-__device__ __forceinline__ void count_digits(const Read& read, int64_t count, Count* counts) {
+// counts[digit][block]. `report(i)` says why item i is left out, once all are read: no load passes a report.
+template <int kItems, int kShift, int kBits, class Count, class Read, class Report>
+__device__ __forceinline__ void count_digits(const Read& read, const Report& report, int64_t count, Count* counts) {
   constexpr int kDigits = 1 << kBits;
   __shared__ uint32_t seen[kDigits];
   for (int digit = threadIdx.x; digit < kDigits; digit += kRadixThreads) seen[digit] = 0;
   __syncthreads();
   const int64_t first = int64_t(blockIdx.x) * (kRadixThreads * kItems) + threadIdx.x;
+  decltype(read(0)) items[kItems];
+#pragma unroll
+  for (int n = 0; n < kItems; ++n)
+    if (first + n * kRadixThreads < count) items[n] = read(first + n * kRadixThreads);
 #pragma unroll
   for (int n = 0; n < kItems; ++n) {
     const int64_t i = first + n * kRadixThreads;
-    if (i < count) atomicAdd(&seen[digit_of<kShift, kBits>(read(i))], 1u);
+    if (i >= count) break;
+    if (items[n].is_last()) report(i);
+    atomicAdd(&seen[digit_of<kShift, kBits>(items[n])], 1u);
   }
   __syncthreads();
   for (int digit = threadIdx.x; digit < kDigits; digit += kRadixThreads)
@@ -112,7 +131,7 @@ __device__ __forceinline__ void place_items(const Read& read, int64_t count, con
 #pragma unroll
   for (int n = 0; n < kItems; ++n) {
     uint32_t& placed = places[warp][digit_of<kShift, kBits>(mine[n])];
-    const uint32_t equal = __match_any_sync(0xffffffffu, digit_of<kShift, kBits>(mine[n]));
+    const uint32_t equal = equal_lanes<kBits>(digit_of<kShift, kBits>(mine[n]));
     const uint32_t before = __popc(equal & ((1u << lane) - 1)), placed_before = placed;
     __syncwarp();
     if (before == 0) placed = placed_before + __popc(equal);

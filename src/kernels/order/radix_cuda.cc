@@ -61,12 +61,12 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
       const std::string from = tables(params);
       if (pass == 0) return from + reader(params, reports);
       return from + "  const auto read = [&](int64_t i) { return " + (to_sorted ? "before" : "sorted") +
-             "[i]; };\n";
+             "[i]; };\n" + (reports ? "  const auto report = [](int64_t) {};\n" : "");
     };
     const std::string digits = "<" + items + ", " + shift + ", " + bits + ">";
     CudaParams counted;
     std::string body = text(counted, true);
-    body += "  aicf::count_digits" + digits + "(read, " + counted.expr(sort.count) + ", counts);\n";
+    body += "  aicf::count_digits" + digits + "(read, report, " + counted.expr(sort.count) + ", counts);\n";
     CudaLaunch count = flat_launch("count_digits_" + name, sort.blocks(), kRadixBlock, counted);
     count.reports_errors = pass == 0;
     add_kernel(code, problem, std::move(count), body);

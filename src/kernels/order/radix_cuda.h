@@ -23,8 +23,9 @@ struct RadixSort {
 RadixSort radix_sort(const CudaProblem& problem, const Dim& count, int64_t largest_key, bool narrow);
 
 // Appends the launches. `memory` is text that defines pointers to memory of multiples of 16 bytes: `sorted`,
-// to items, and `scratch`, to char. `reader` is text that defines `read`, which makes item i; `reports` says
-// whether it may use `error`, once for each item. The code must include order/radix.cuh.
+// to items, and `scratch`, to char. `reader` is text that defines `read`, which makes item i, and if it
+// `reports` also `report`, which says why item i is left out, by `error`. The code must include
+// order/radix.cuh.
 void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort& sort,
                     const std::function<std::string(CudaParams&)>& memory,
                     const std::function<std::string(CudaParams&, bool reports)>& reader);
