@@ -58,6 +58,21 @@ bool wants_single(const MatmulSizes& sizes) {
   return sizes.k <= 2 * kStepDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
 }
 
+// Dedicated warps get halves (wgmma_epilogue_warps.cuh). Of f32 the widest of their tiles is another without
+// them.
+std::vector<MatmulWay> tiles_for(const MatmulSizes& sizes, MatmulFamily family, int element_bytes) {
+  std::vector<MatmulWay> tiles;
+  for (MatmulWay tile : matmul_tiles(family, element_bytes)) {
+    if (sizes.f32 && has_epilogue_warps(tile)) {
+      if (tile.block_n < 256) continue;
+      tile.schedule = MatmulSchedule::cooperative;
+      ++tile.stages;
+    }
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
 // So many that blocks take several.
 bool has_several_tiles(const MatmulSizes& sizes, const MatmulWay& c) {
   return tile_count(sizes, c) > concurrent_blocks(c);
@@ -269,11 +284,11 @@ std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily
 std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                    int element_bytes) {
   std::vector<std::pair<double, MatmulWay>> found;
-  for (const MatmulWay& tile : matmul_tiles(family, element_bytes)) {
+  for (const MatmulWay& tile : tiles_for(sizes, family, element_bytes)) {
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (tile.unit == MatmulUnit::single && !wants_single(sizes)) continue;
-    if (has_epilogue_warps(tile) && (sizes.f32 || !has_several_tiles(sizes, tile))) continue;
+    if (has_epilogue_warps(tile) && !has_several_tiles(sizes, tile)) continue;
     if (keeps_x_stationary(tile) && blocks_of_row(sizes, tile) == 0) continue;
     for (const int splits : split_counts(tile, sizes.k, arch)) {
       MatmulWay way = tile;
@@ -307,9 +322,9 @@ std::vector<MatmulWay> matmul_pair_ways(const MatmulSizes& sizes, MatmulFamily f
     for (const auto& [rows, stages] : {std::pair(128, 3), std::pair(64, 4)})
       tiles.push_back({.unit = MatmulUnit::mma, .block_m = rows, .block_n = 128, .stages = stages});
   } else if (family == MatmulFamily::wgmma) {
-    for (const MatmulWay& tile : matmul_tiles(family, 4))
+    for (const MatmulWay& tile : tiles_for(sizes, family, 4))
       if (tile.block_n % 128 == 0 && !keeps_x_stationary(tile) &&
-          (!has_epilogue_warps(tile) || (!sizes.f32 && has_several_tiles(sizes, tile))))
+          (!has_epilogue_warps(tile) || has_several_tiles(sizes, tile)))
         tiles.push_back(tile);  // chunks of 64 columns of each product
   }
   if (family == MatmulFamily::wgmma)

@@ -56,10 +56,9 @@ __device__ __forceinline__ void mma_16x8x8_tf32(float (&c)[4], const uint32_t (&
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// What the matrix units, which leave out the last 13 bits, take for the element rounded, halves away from zero.
 __device__ __forceinline__ uint32_t to_tf32(uint32_t bits) {
-  uint32_t rounded;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(bits)));
-  return rounded;
+  return fabsf(__uint_as_float(bits)) < __int_as_float(0x7f800000) ? bits + 0x1000 : bits;
 }
 
 // What the pipeline needs to know of a type. A fragment of x is 16 rows, one of y 16 columns, each of kStep of k; four
