@@ -52,7 +52,8 @@ void expect_within_allowance(const std::vector<Measured>& problems, const std::s
   for (const Measured& problem : problems) {
     std::vector<Candidate> candidates = select_testing::candidates_of(problem.key);
     order_by_measurements(problem.key, candidates);
-    if (candidates.at(0).kernel == "conv_grouped") continue;  // a row that is younger than the tables
+    if (candidates.at(0).kernel == "conv_grouped") continue;         // a row that is younger than the tables
+    if (!is_like_measured(problem.key, candidates.at(0))) continue;  // and a way
     const std::string choice = to_string(candidates.at(0));
     const auto best = std::min_element(problem.times.begin(), problem.times.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });

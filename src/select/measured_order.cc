@@ -187,13 +187,6 @@ bool gains_in_company(const ProblemKey& key, const Candidate& first) {
   return (product && is_sliced(*product)) || (key.op == "attention" && last(key.inputs[0], 2) == 1);
 }
 
-// Whether ways like it were among those measured: of others the regression knows nothing.
-bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
-  const std::optional<MatmulWay> way = product_way(candidate.way);
-  if (way && is_wgmma(*way) && key.inputs[0].dtype == DType::f32) return false;
-  return !way || (multicast_blocks(*way) == 1 && !(is_wgmma(*way) && splits_in_workspace(*way)));
-}
-
 // Rows that were written after the measurements.
 bool is_younger(const Candidate& candidate) { return candidate.kernel == "conv_grouped"; }
 
@@ -212,6 +205,14 @@ std::vector<size_t> best_estimated(const ProblemKey& key, const std::vector<Cand
 }
 
 }  // namespace
+
+bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
+  const std::optional<MatmulWay> way = product_way(candidate.way);
+  if (!way) return true;
+  const bool is_tf32 = is_wgmma(*way) && key.inputs[0].dtype == DType::f32;
+  const bool is_stream_k = is_wgmma(*way) && splits_in_workspace(*way);
+  return !is_tf32 && way->unit != MatmulUnit::simt && multicast_blocks(*way) == 1 && !is_stream_k;
+}
 
 bool is_like_measured(const ProblemKey& key) {
   if (key.target != "sm_90" || key.units <= 0 || key.inputs.size() < 2 || key.outputs.empty()) return false;

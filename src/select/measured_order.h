@@ -16,6 +16,8 @@ namespace aicf {
 // sizes that were drawn. Masks, strides of images and ranges, which count by their upper ends, were not
 // drawn.
 bool is_like_measured(const ProblemKey& key);
+// Whether ways like this candidate's were among those measured: of younger ones the regression knows nothing.
+bool is_like_measured(const ProblemKey& key, const Candidate& candidate);
 
 // What the regression sees of a candidate of such a problem; `first` is the rows' own choice.
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate, const Candidate& first);
