@@ -21,7 +21,7 @@ bool has_maps_last(const ConvProblem& c) { return c.w_map == Dim(1) || c.maps ==
 
 // What runs for a way.
 struct SimtPlan {
-  SimtThread thread;
+  ConvSimtThread thread;
   SimtSteps steps;
   MatmulWay way;
   ConvProblem conv;  // with the weights of the copy
@@ -110,7 +110,7 @@ SimtPlan resolve_simt(const CudaProblem& problem, const ConvProblem& conv) {
   plan.conv = conv;
   const SimtSizes sizes = simt_sizes(problem, conv);
   plan.way = choose_simt(problem, sizes);
-  plan.thread = simt_thread(plan.way);
+  plan.thread = conv_simt_thread(plan.way);
   plan.steps = simt_steps(sizes, plan.way);
   if (!has_maps_last(conv)) pack_weights(plan, problem);
   plan.unit = maps_unit(problem, plan.conv, plan.packs_w);

@@ -89,7 +89,7 @@ double cycles_of(const SimtSizes& sizes, const Tile& t, const MatmulWay& way) {
 
 }  // namespace
 
-SimtThread simt_thread(const MatmulWay& way) {
+ConvSimtThread conv_simt_thread(const MatmulWay& way) {
   const Tile& t = simt_tile(way);
   return {t.thread_maps, t.thread_pixels, threads_of(t), t.min_blocks};
 }

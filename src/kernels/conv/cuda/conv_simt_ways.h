@@ -16,10 +16,10 @@ struct SimtSizes {
 };
 
 // Results of a thread, and threads of a block.
-struct SimtThread {
+struct ConvSimtThread {
   int maps = 4, pixels = 4, threads = 0, min_blocks = 0;  // min_blocks: of a multiprocessor, 0: any
 };
-SimtThread simt_thread(const MatmulWay& way);
+ConvSimtThread conv_simt_thread(const MatmulWay& way);
 
 // Steps of K: of how many elements, and whether they run on from tap to tap.
 struct SimtSteps {

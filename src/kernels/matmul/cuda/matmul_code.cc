@@ -283,7 +283,9 @@ class MatmulWriter {
         if (way_.unit == MatmulUnit::single)
           return "aicf::SingleMatmul<" + std::string(accumulator(dtype_)) + ", " +
                  number(single_depth(dtype_)) + ", " + flag(a_.x.along_k) + ", " + flag(a_.y.along_k) + ">";
-        return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + layouts + last;
+        return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile +
+               number(simt_thread(way_).m) + ", " + number(simt_thread(way_).n) + ", " + number(way_.stages) +
+               ", " + layouts + last;
       case MatmulFamily::mma:
         return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(plan_.warp.m) +
                ", " + number(plan_.dual ? plan_.warp.n / 2 : plan_.warp.n) + ", " + number(way_.stages) +

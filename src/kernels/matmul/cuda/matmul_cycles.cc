@@ -17,9 +17,13 @@ constexpr double kL2Bytes = 7000;             // L2 cache, whole chip
 constexpr double kSharedBytesPerCycle = 128;  // shared memory, one multiprocessor
 constexpr double kLoadLatency = 2700;    // from a load's start until its stage is full, while memory is busy,
 constexpr double kIdleLatency = 1600;    //   or while hardly a block asks it
-constexpr double kSimtLatency = 7500;    // of a step of simt.cuh, which looks only one small step ahead
+constexpr double kSimtLatency = 1000;    // of a stage of simt.cuh
 constexpr double kSingleLatency = 2000;  // and of single.cuh
-constexpr double kStepOverhead = 50;     // barriers between stages
+// Of simt.cuh, in the time of multiply-adds of a thread: an element that it reads, and what it does for a
+// stage besides.
+constexpr double kSimtRead = 0.72, kSimtStage = 100;
+constexpr double kSimtWarp = 18;                         // multiply-adds of one of its warps per cycle
+constexpr double kStepOverhead = 50;                     // barriers between stages
 constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
 // Of loads of rows that are no whole lines: of one multiprocessor, of all from the L2 cache, which the copy
 // engine asks for both lines of a row, and from memory; of results in such rows.
@@ -83,13 +87,21 @@ double wgmma_step_cycles(const MatmulWay& c) {
   }
 }
 
+// Multiply-adds of a multiprocessor per cycle by simt.cuh where it has as many blocks as fit: 128, less what
+// threads read of shared memory for them.
+double simt_rate(const MatmulWay& c) {
+  const ThreadTile thread = simt_thread(c);
+  const double results = static_cast<double>(thread.m) * thread.n;
+  return 128 / (1 + (kSimtRead * (thread.m + thread.n) + kSimtStage / kSimtDepth) / results);
+}
+
 // Cycles of a step of one block that has its multiprocessor for itself.
 double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (is_wgmma(c)) return wgmma_step_cycles(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
   // Each of eight warps reads one and a half lines of shared memory for an element of K.
   if (c.unit == MatmulUnit::single) return 8 * kStepDepth * 1.5;
-  if (family_of(c) == MatmulFamily::simt) return results * kStepDepth / (c.block_m == 32 ? 25 : 55);
+  if (family_of(c) == MatmulFamily::simt) return results * kStepDepth / simt_rate(c);
   // Each warp reads its rows and columns from shared memory.
   const WarpTile warp = warp_tile(c, sizes.dual);
   const double reads = results / warp.m / warp.n * (warp.m + warp.n) + c.block_m + c.block_n;
@@ -101,7 +113,7 @@ int64_t resident_blocks(const MatmulWay& c) {
   return is_wgmma(c)                         ? c.occupancy
          : family_of(c) == MatmulFamily::mma ? 2
          : c.unit == MatmulUnit::single      ? 8
-                                             : 256 / c.block_m;
+                                             : simt_blocks(c);
 }
 
 // Clusters of three and more leave multiprocessors of a processing cluster idle; one of three takes the
@@ -137,7 +149,8 @@ double most_blocks(const MatmulWay& c, double mean) {
 // `mean`: blocks of a multiprocessor.
 double load_latency(const MatmulSizes& sizes, const MatmulWay& c, double mean) {
   if (c.unit == MatmulUnit::single) return kSingleLatency;
-  if (family_of(c) == MatmulFamily::simt) return kSimtLatency;
+  if (family_of(c) == MatmulFamily::simt)
+    return kSimtLatency * kStepDepth / (static_cast<double>(kSimtDepth) * (c.stages - 1));
   const double halves = kIdleLatency + (kLoadLatency - kIdleLatency) * std::min(1.0, mean);
   const double all = family_of(c) == MatmulFamily::mma && sizes.f32 ? kTf32Latency : halves;
   return all / (c.stages + (keeps_x_stationary(c) ? 1 : 0));
@@ -168,6 +181,12 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
   const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
   const double most = most_blocks(c, mean), loaded = loaded_bytes(sizes, c, kBrokenLines);
   const double from_l2 = is_wgmma(c) ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
+  if (c.unit == MatmulUnit::simt) {
+    const double step = step_cycles(sizes, c), warps = simt_threads(c) / 32;
+    const double alone = step * std::max(1.0, simt_rate(c) / (kSimtWarp * warps));
+    const double from_l2_all = 2 * loaded * static_cast<double>(running) / kL2Bytes;  // f32
+    return std::max({step * most, alone, from_l2_all, load_latency(sizes, c, mean)});
+  }
   // Few rows wait for the memory, whichever multiprocessor asks it.
   const double gain = most > 1 && family_of(c) != MatmulFamily::mma ? kSharedGain : 1;
   const double sharing = keeps_x(sizes, c) ? std::max(1.0, mean) : most / gain;

@@ -37,12 +37,13 @@ int threads_of(const MatmulWay& way, const WarpTile& warp) {
   if (way.unit == MatmulUnit::single) return kSingleSide * kSingleSide;
   if (is_sliced(way)) return 32 * way.slices;
   if (way.unit == MatmulUnit::mma) return way.block_m / warp.m * (way.block_n / warp.n) * 32;
-  return way.block_m / (way.block_m >= 128 ? 8 : 4) * (way.block_n / (way.block_n >= 128 ? 8 : 4));
+  return simt_threads(way);
 }
 
 int min_blocks_of(const MatmulWay& way) {
   // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
   if (is_sliced(way)) return way.slices >= 8 ? 2 : 12 / way.slices;
+  if (way.unit == MatmulUnit::simt && way.block_n == 128) return simt_blocks(way);
   return is_wgmma(way) ? way.occupancy : 0;
 }
 
@@ -53,10 +54,9 @@ int64_t shared_bytes_of(const MatmulWay& way, DType dtype, int64_t result_bytes)
     const int64_t depth = single_depth(dtype);
     return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
   }
-  const int64_t pipeline =
-      way.unit == MatmulUnit::simt
-          ? int64_t{2} * (way.block_m == 64 ? 8 : 16) * (way.block_m + way.block_n + 8) * bytes
-          : int64_t{way.stages} * (way.block_m + way.block_n) * kStageBytes;
+  const int64_t pipeline = way.unit == MatmulUnit::simt
+                               ? int64_t{way.stages} * kSimtDepth * (way.block_m + way.block_n + 8) * bytes
+                               : int64_t{way.stages} * (way.block_m + way.block_n) * kStageBytes;
   return std::max(pipeline, splits_in_cluster(way) ? result_bytes : 0);
 }
 

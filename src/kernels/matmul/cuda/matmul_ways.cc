@@ -157,6 +157,23 @@ WarpTile warp_tile(const MatmulWay& way, bool dual) {
   return {way.block_m == 64 && way.block_n >= 64 ? 32 : 16, 32};
 }
 
+// Large ones read less of shared memory for each product, of small ones more warps hide the wait for it.
+ThreadTile simt_thread(const MatmulWay& way) {
+  const bool is_small = way.block_m == 32 && way.block_n == 32;
+  return {is_small ? 4 : 8, way.block_n == 128 ? 8 : 4};
+}
+
+int simt_threads(const MatmulWay& way) {
+  const ThreadTile thread = simt_thread(way);
+  return way.block_m / thread.m * (way.block_n / thread.n);
+}
+
+int simt_blocks(const MatmulWay& way) {
+  constexpr int kRegisters = 65536, kOther = 32;  // of a thread, beside its results and two fragments
+  const ThreadTile thread = simt_thread(way);
+  return kRegisters / (simt_threads(way) * (thread.m * thread.n + 2 * (thread.m + thread.n) + kOther));
+}
+
 int64_t tile_count(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t sharers = multicast_blocks(c);
   return sizes.batch * ceil_div(sizes.m, c.block_m * sharers) * sharers * ceil_div(sizes.n, c.block_n);
@@ -200,8 +217,8 @@ int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& c, bool own_part
 }
 
 std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
-  const auto simt = [](int m, int n) {
-    return MatmulWay{.unit = MatmulUnit::simt, .block_m = m, .block_n = n};
+  const auto simt = [](int m, int n, int stages) {
+    return MatmulWay{.unit = MatmulUnit::simt, .block_m = m, .block_n = n, .stages = stages};
   };
   const MatmulWay single{.unit = MatmulUnit::single, .block_m = kSingleSide, .block_n = kSingleSide};
   const auto mma = [](int m, int n, int stages) {
@@ -224,8 +241,8 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
                  kStationary = MatmulSchedule::stationary_x;
   switch (family) {
     case MatmulFamily::simt:
-      if (element_bytes == 8) return {simt(64, 64), simt(32, 32), single};
-      return {simt(128, 128), simt(64, 64), simt(32, 32), single};
+      if (element_bytes == 8) return {simt(64, 64, 3), simt(32, 32, 4), single};
+      return {simt(128, 128, 4), simt(64, 128, 4), simt(64, 64, 4), simt(32, 64, 6), simt(32, 32, 6), single};
     case MatmulFamily::mma:
       // At most 96 KiB of stages: what a block of sm_86 and sm_89 can have.
       return {mma(128, 128, 3), mma(128, 64, 4), mma(64, 64, 4),

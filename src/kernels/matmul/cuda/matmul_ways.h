@@ -40,6 +40,16 @@ struct WarpTile {
 // Of a tile of matmul_ways, or of matmul_pair_ways, whose warps have columns of both products.
 WarpTile warp_tile(const MatmulWay& way, bool dual);
 
+// The results of a thread of simt.cuh, and the depth of its stages.
+inline constexpr int64_t kSimtDepth = 8;
+struct ThreadTile {
+  int m = 0, n = 0;
+};
+ThreadTile simt_thread(const MatmulWay& way);
+int simt_threads(const MatmulWay& way);
+// Blocks for which a multiprocessor has registers, of results in 4 bytes.
+int simt_blocks(const MatmulWay& way);
+
 // Tiles of the result, of all batches.
 int64_t tile_count(const MatmulSizes& sizes, const MatmulWay& way);
 // K in elements, for operands in f32.
