@@ -123,16 +123,6 @@ void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionS
       takes_several && attention_shared_bytes(problem, sizes, way, 2) <= shared_limit(problem.arch) ? 2 : 1;
 }
 
-// Where rows alone are many, fewer parts keep the machine as busy, and less is written and read again: 128
-// heads of 16 queries and 4,096 keys wrote a sixteenth of what they read.
-void join_parts(AttentionPlan& plan, const AttentionSizes& sizes) {
-  const double rows = sizes.most_batch * sizes.most_heads / sizes.most_group *
-                      std::ceil(sizes.most_group * sizes.most_queries / 16);
-  const double tiles = std::ceil(split_keys(sizes) / plan.way.keys);
-  const double parts = std::ceil(static_cast<double>(kMachineBlocks) / rows);
-  plan.tiles = std::max(plan.tiles, static_cast<int>(std::ceil(tiles / parts)));
-}
-
 // Blocks that share a multiprocessor take longer than one alone, each by `share`.
 double crowded(double blocks, double share) {
   return std::max(1.0, 1 - share + share * std::ceil(blocks / static_cast<double>(kMultiprocessors)));
@@ -324,7 +314,6 @@ AttentionPlan resolve(const AttentionWay& way, const CudaProblem& problem) {
   AttentionPlan plan{way};
   if (way.unit == AttentionUnit::kMma) plan.warps = way.rows <= 32 ? 2 : 4;
   if (way.unit == AttentionUnit::kSplit) set_split(plan, problem, sizes);
-  if (way.unit == AttentionUnit::kSplit && way.cluster == 1 && plan.tiles > 1) join_parts(plan, sizes);
   plan.shared_bytes = attention_shared_bytes(problem, sizes, way, plan.stages);
   AICF_CHECK(plan.shared_bytes <= shared_limit(problem.arch),
              "attention beyond shared memory: " + to_string(way));
