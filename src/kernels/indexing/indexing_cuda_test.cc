@@ -198,14 +198,14 @@ TEST(IndexingCuda, FewUpdatesOfManyRowsFollowACopy) {
 TEST(IndexingCuda, FewUpdatesAreSortedByOneBlock) {
   CudaProblem p;
   p.inputs = {{DType::f32, Dim(0), {Dim(1000000), Dim(16)}, {Dim(16), Dim(1)}},
-              {DType::i64, Dim(0), {Dim(8192), Dim(1)}, {Dim(1), Dim(1)}},
-              {DType::f32, Dim(0), {Dim(8192), Dim(16)}, {Dim(16), Dim(1)}}};
+              {DType::i64, Dim(0), {Dim(4096), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::f32, Dim(0), {Dim(4096), Dim(16)}, {Dim(16), Dim(1)}}};
   p.outputs = {p.inputs[0]};
   p.params = {Dim(1)};
   p.replaced = {0};
   RowTexts texts;
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "order_updates");
-  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(8193);
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(4097);
   EXPECT_EQ(texts.add("scatter_nd", p, {}).launches[0].function, "count_digits_0");
 }
 
@@ -243,7 +243,7 @@ CudaWindow order_window(const ScatterOrder& order) { return {DType::u8, Dim(0), 
 
 TEST(IndexingCuda, AScatterTakesTheOrderThatAnotherHasLeft) {
   RowTexts texts;
-  for (const int64_t edges : {9000, 100000}) {
+  for (const int64_t edges : {4000, 100000}) {
     CudaProblem p = edges_problem(DType::f32, edges, 5000, 64);
     const std::optional<ScatterOrder> order = scatter_order("scatter_elements", p);
     ASSERT_TRUE(order);

@@ -22,7 +22,7 @@ constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
 // Of scatter_order.cuh.
-constexpr int64_t kOrderBlock = 1024, kMostOrdered = 8 * kOrderBlock;
+constexpr int64_t kOrderBlock = 1024, kMostOrdered = 4 * kOrderBlock;
 constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
 constexpr int64_t kMostStartsOfBlock = 1 << 16;
 constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
@@ -123,7 +123,7 @@ bool has_short_runs(const CudaProblem& problem, const ScatterProblem& s) {
 // updates that each of their warps finds.
 bool scan_pays(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
   constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15, kBytesOfCycle = 4, kCyclesOfFound = 200;
-  constexpr double kBlockSortCycles = 7000, kCyclesOfSortedInBlock = 0.7;
+  constexpr double kBlockSortCycles = 9800, kCyclesOfSortedInBlock = 2.5;
   const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
   const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets)),
                blocks =
