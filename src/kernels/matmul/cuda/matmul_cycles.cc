@@ -19,10 +19,10 @@ constexpr double kLoadLatency = 2700;    // from a load's start until its stage 
 constexpr double kIdleLatency = 1600;    //   or while hardly a block asks it
 constexpr double kSimtLatency = 1000;    // of a stage of simt.cuh
 constexpr double kSingleLatency = 2000;  // and of single.cuh
-// Of simt.cuh, in the time of multiply-adds of a thread: an element that it reads, and what it does for a
-// stage besides.
-constexpr double kSimtRead = 0.72, kSimtStage = 100;
-constexpr double kSimtWarp = 18;                         // multiply-adds of one of its warps per cycle
+// Of simt.cuh, in multiply-adds of a thread: an element read of shared memory, and one loaded to it.
+constexpr double kSimtRead = 0.2, kSimtLoad = 18;
+constexpr double kRoundedRow = 1.05;                     // of x in wgmma_tf32.cuh, of a step
+constexpr double kSimtWarp = 17;                         // multiply-adds of one of its warps per cycle
 constexpr double kStepOverhead = 50;                     // barriers between stages
 constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
 // Of loads of rows that are no whole lines: of one multiprocessor, of all from the L2 cache, which the copy
@@ -50,7 +50,7 @@ constexpr double kReduceScatterResult =
     0.05;                                   //   of which each block adds its own chunks (wgmma_cluster.cuh);
 constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks need no barrier,
 constexpr double kFewClusterPart = 50;      //   of each part
-constexpr double kSimtClusterResult = 2.5;  //   the groups of simt.cuh are smaller
+constexpr double kSimtClusterResult = 0.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
 constexpr double kMulticastStart = 500;     // blocks that begin and end together
 constexpr double kWorkspaceSum = 6000;      // a second launch
@@ -88,16 +88,18 @@ double wgmma_step_cycles(const MatmulWay& c) {
 }
 
 // Multiply-adds of a multiprocessor per cycle by simt.cuh where it has as many blocks as fit: 128, less what
-// threads read of shared memory for them.
+// threads read and load for them.
 double simt_rate(const MatmulWay& c) {
   const ThreadTile thread = simt_thread(c);
   const double results = static_cast<double>(thread.m) * thread.n;
-  return 128 / (1 + (kSimtRead * (thread.m + thread.n) + kSimtStage / kSimtDepth) / results);
+  const double loads = static_cast<double>(c.block_m + c.block_n) / simt_threads(c);  // for each k
+  return 128 / (1 + (kSimtRead * (thread.m + thread.n) + kSimtLoad * loads) / results);
 }
 
 // Cycles of a step of one block that has its multiprocessor for itself.
 double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
-  if (is_wgmma(c)) return wgmma_step_cycles(c);
+  // In tf32 rows of x are rounded on their way through registers (wgmma_tf32.cuh).
+  if (is_wgmma(c)) return wgmma_step_cycles(c) + (sizes.f32 ? kRoundedRow * c.block_m : 0);
   const double results = static_cast<double>(c.block_m) * c.block_n;
   // Each of eight warps reads one and a half lines of shared memory for an element of K.
   if (c.unit == MatmulUnit::single) return 8 * kStepDepth * 1.5;
