@@ -91,12 +91,27 @@ std::string_view match_name(Records::Match match) {
 
 std::string microseconds(double value) { return format_fixed(value, 1) + " us"; }
 
-// `is_moved`: measurements of other problems put the first one there.
-std::string rank_reason(const Choice& choice, bool is_moved) {
+// Moves the first product of sliced.cuh to the front, which may share a launch with others (bundle_calls), if
+// it takes no longer than the edge and the start of a kernel that this saves. Whether it moved one.
+bool prefer_shared_launch(std::vector<Candidate>& candidates, const Target& target) {
+  constexpr double kStartMicroseconds = 1;
+  const auto shared = std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) {
+    const auto* way = std::get_if<MatmulWay>(&c.way);
+    return way != nullptr && is_sliced(*way);
+  });
+  if (shared == candidates.begin() || shared == candidates.end() ||
+      shared->estimate_us > candidates[0].estimate_us + target.facts().edge_microseconds + kStartMicroseconds)
+    return false;
+  std::rotate(candidates.begin(), shared, shared + 1);
+  return true;
+}
+
+// `why`: what put the first one there beside the estimates.
+std::string rank_reason(const Choice& choice, std::string_view why) {
   const auto& list = choice.candidates;
   if (list.size() == 1) return "only candidate";
-  return "first of " + std::to_string(list.size()) + " candidates" +
-         (is_moved ? " by measurements of like problems" : "") + ", " + time_text(list[0]);
+  return "first of " + std::to_string(list.size()) + " candidates" + std::string(why) + ", " +
+         time_text(list[0]);
 }
 
 // What decides over the order of a call's candidates. A library's call is a candidate if it is known by name:
@@ -257,12 +272,15 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
                         const Region* region, const Target& target, const SelectOptions& options) {
   Choice& choice = call.choice;
   choice.candidates = list_candidates(call, rows, target, options.ranges);
-  bool is_moved = false;
+  std::string_view why;
   if (choice.candidates.size() > 1) {
     choice.key = problem_key(call, op, region, target, options.ranges);
-    is_moved = order_by_measurements(*choice.key, choice.candidates);
+    if (target.is_cuda() && prefer_shared_launch(choice.candidates, target))
+      why = " that can share a launch";
+    else if (order_by_measurements(*choice.key, choice.candidates))
+      why = " by measurements of like problems";
   }
-  call.reason = rank_reason(choice, is_moved);
+  call.reason = rank_reason(choice, why);
   Chooser chooser(call, op, region, target, options);
   if (choice.key && options.records != nullptr) chooser.use_record(*options.records);
   for (const ForcedChoice& forced : options.forced)

@@ -89,7 +89,7 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_1
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_2_draws) {
   const std::vector<Measured> problems = measured_problems("seed_2");
   EXPECT_GE(problems.size(), 36u);
-  expect_within_allowance(problems, {"f32 999x6849"});
+  expect_within_allowance(problems, {});
 }
 
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_3_draws) {

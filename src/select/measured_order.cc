@@ -215,8 +215,9 @@ std::optional<size_t> best_younger(const ProblemKey& key, const std::vector<Cand
 
 bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const std::optional<MatmulWay> way = product_way(candidate.way);
-  const bool is_younger_way = way && (multicast_blocks(*way) > 1 || way->unit == MatmulUnit::simt ||
-                                      (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
+  const bool is_younger_way =
+      way && (multicast_blocks(*way) > 1 || splits_in_workspace(*way) || way->unit == MatmulUnit::simt ||
+              (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
   return candidate.kernel != "conv_grouped" && !is_younger_way;
 }
 

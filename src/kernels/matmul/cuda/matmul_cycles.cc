@@ -31,7 +31,8 @@ constexpr double kBrokenLines = 1.45, kBrokenL2 = 2.2, kBrokenMemory = 1.25, kBr
 // Of mma.cuh's loads of 32 single elements, of a block alone and of several, and of one warp, which waits for
 // its own; of a result that is stored by itself.
 constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredResult = 0.95;
-constexpr double kSharedGain = 1.25;  // of blocks that share a multiprocessor; those of mma.cuh gain nothing
+constexpr double kSharedGain =
+    1.25;  // of blocks of wgmma.cuh that share a multiprocessor; others gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
 constexpr double kResultCycles = 0.08, kSmallResultCycles = 0.4;
 constexpr double kPingPongCycles = 0.10;      // where the products of another warpgroup go on
@@ -53,7 +54,8 @@ constexpr double kFewClusterPart = 50;      //   of each part
 constexpr double kSimtClusterResult = 0.5;  //   the groups of simt.cuh are smaller
 constexpr double kMostSharing = 1.5;        //   more blocks wait together
 constexpr double kMulticastStart = 500;     // blocks that begin and end together
-constexpr double kWorkspaceSum = 6000;      // a second launch
+constexpr double kWorkspaceSum = 6000;      // a second launch,
+constexpr double kWorkspaceBytes = 32;      //   of parts that a block of it reads per cycle
 constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
 constexpr double kRowResult = 0.05;   //   and of each result
 
@@ -190,7 +192,7 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
     return std::max({step * most, alone, from_l2_all, load_latency(sizes, c, mean)});
   }
   // Few rows wait for the memory, whichever multiprocessor asks it.
-  const double gain = most > 1 && family_of(c) != MatmulFamily::mma ? kSharedGain : 1;
+  const double gain = most > 1 && is_wgmma(c) ? kSharedGain : 1;
   const double sharing = keeps_x(sizes, c) ? std::max(1.0, mean) : most / gain;
   // Steps of wgmma take as long as their loads, of mma.cuh in tf32 longer by what rounds the operands.
   // Of whole lines the copy engine keeps pace with wgmma: what a multicast saves there was no gain.
@@ -207,7 +209,7 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t blocks = tile_count(sizes, c) * split_parts(c);
   const int64_t occupancy =
       std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
-  const double waves = static_cast<double>(ceil_div(blocks, kMultiprocessors * occupancy));
+  const double waves = static_cast<double>(ceil_div(blocks, used_multiprocessors(c) * occupancy));
   const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
   const double depth = static_cast<double>(sliced_depth(sizes, family_of(c))) / split_parts(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
@@ -221,7 +223,7 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
                   sharing * results * kSlicedResult / split_parts(c);
   if (split_parts(c) > 1) cycles += waves * (kSlicedCluster + kSlicedPart * split_parts(c));
-  cycles += (waves - 1) * (kStart + kLoadLatency);  // a block has one tile
+  cycles += (waves - 1) * kLoadLatency;  // a block has one tile
   // Rows that do not start at 16 bytes.
   const double waited = std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
   return cycles + ((sizes.x_fetched ? kSlicedX : 0) + (sizes.y_fetched ? kSlicedY : 0)) * sharing * waited;
@@ -284,7 +286,8 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                                  result * results;
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
-  if (split_parts(c) > 1 && !splits_in_cluster(c)) cycles += kWorkspaceSum;
+  // One block adds up the parts of a tile.
+  if (splits_in_workspace(c)) cycles += kWorkspaceSum + split_parts(c) * results * 4 / kWorkspaceBytes;
   return cycles;
 }
 

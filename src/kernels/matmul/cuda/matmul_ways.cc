@@ -17,24 +17,29 @@ MatmulSplit in_cluster(int parts) {
   return parts > 1 ? MatmulSplit{SplitKind::cluster, parts} : MatmulSplit();
 }
 
-// Splitting buys parallelism for a cost that does not pay for short K.
-std::vector<int> split_counts(const MatmulWay& c, int64_t k, int arch) {
+constexpr int kMostOfCluster = 8;
+
+// Splitting buys parallelism for a cost that does not pay for short K. More parts than a cluster has blocks
+// go through the workspace, where clusters would leave multiprocessors without work.
+std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int arch) {
   std::vector<int> splits{1};
   if (c.unit == MatmulUnit::single || is_ping_pong(c) || has_epilogue_warps(c) ||
       (c.warpgroups > 1 && c.occupancy > 1))
     return splits;
-  const int most = arch >= kClusterArch ? 8 : 32;
+  const bool fills = tile_count(sizes, c) * kMostOfCluster >= kMultiprocessors;
+  const int most = arch < kClusterArch ? 32 : is_wgmma(c) || fills ? kMostOfCluster : 64;
   const int steps = family_of(c) == MatmulFamily::simt ? 1 : 2;  // that a part has at least
-  for (const int s : {2, 3, 4, 8, 16, 32})
-    if (s <= most && ceil_div(k, kStepDepth) >= steps * s) splits.push_back(s);
+  for (const int s : {2, 3, 4, 8, 16, 32, 64})
+    if (s <= most && ceil_div(sizes.k, kStepDepth) >= steps * s) splits.push_back(s);
   return splits;
 }
 
-// A tile's multicasts, of blocks that have a row of tiles each.
+// A tile's multicasts, of blocks that have a row of tiles each. Of whole lines the L2 cache keeps pace
+// without.
 std::vector<MatmulWay> multicast_ways(const MatmulSizes& sizes, const MatmulWay& tile) {
   std::vector<MatmulWay> ways;
   if (!is_wgmma(tile) || tile.warpgroups != 2 || tile.occupancy != 1 || keeps_x_stationary(tile) ||
-      sizes.dual || sizes.f32)
+      sizes.dual || sizes.f32 || (sizes.x_lines && sizes.y_lines))
     return ways;
   for (const int sharers : {2, 4})
     if (ceil_div(sizes.m, tile.block_m) >= sharers) {
@@ -307,10 +312,11 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
     if (tile.unit == MatmulUnit::single && !wants_single(sizes)) continue;
     if (has_epilogue_warps(tile) && !has_several_tiles(sizes, tile)) continue;
     if (keeps_x_stationary(tile) && blocks_of_row(sizes, tile) == 0) continue;
-    for (const int splits : split_counts(tile, sizes.k, arch)) {
+    for (const int splits : split_counts(sizes, tile, arch)) {
       MatmulWay way = tile;
       way.split = in_cluster(splits);
-      if (splits > 1 && arch < kClusterArch) way.split.kind = SplitKind::workspace;
+      if (splits > 1 && (arch < kClusterArch || splits > kMostOfCluster))
+        way.split.kind = SplitKind::workspace;
       if (reduce_scatters(way))
         way.stages = static_cast<int>((kPipelineBytes - reduce_scatter_bytes(way)) /
                                       ((way.block_m + way.block_n) * kStepDepth * 2));

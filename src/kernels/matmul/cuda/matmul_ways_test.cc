@@ -97,6 +97,20 @@ TEST(MatmulWays, a_multicast_is_expected_to_gain_where_rows_are_no_whole_lines) 
   EXPECT_LT(cycles({SplitKind::multicast, 2}), 0.95 * cycles({}));
 }
 
+TEST(MatmulWays, few_results_of_a_long_k_split_it_beyond_a_cluster) {
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 256}, {50, 100}}) {
+    MatmulSizes sizes{.m = m, .n = n, .k = 204800};
+    const MatmulWay way = choose_matmul(sizes, MatmulFamily::mma, 90, 2);
+    EXPECT_TRUE(splits_in_workspace(way)) << to_string(way);
+    EXPECT_GT(split_parts(way), 8) << to_string(way);
+    sizes.k = 4096;
+    EXPECT_FALSE(splits_in_workspace(choose_matmul(sizes, MatmulFamily::mma, 90, 2)));
+  }
+  // Tiles enough for clusters.
+  for (const MatmulWay& way : matmul_ways({.m = 1024, .n = 1024, .k = 204800}, MatmulFamily::mma, 90, 2))
+    EXPECT_FALSE(splits_in_workspace(way) && way.block_m == 128) << to_string(way);
+}
+
 TEST(MatmulWays, clusters_of_three_take_the_places_of_four) {
   const MatmulWay c{.unit = MatmulUnit::wgmma,
                     .block_m = 128,
