@@ -133,6 +133,13 @@ class DeviceBench final : public Bench {
   }
 
   CheckResult check(size_t candidate) override {
+    // What a library advises it may yet refuse, given the windows.
+    try {
+      run_of(candidate);
+    } catch (const UserError& error) {
+      if (!task_.problem->candidates[candidate].library) throw;
+      return {false, 0, error.message + ": " + error.actual};
+    }
     TrialRun& run = run_of(candidate);
     run.poison();
     run.run();

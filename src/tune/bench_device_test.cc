@@ -66,6 +66,48 @@ TEST(DeviceBench, cpu_candidates_are_right_and_timed) {
   }
 }
 
+class Nothing final : public Sequence {
+ public:
+  void set_address(int32_t, std::byte*) override {}
+  void run(Stream) override {}
+  void finish(Stream) override {}
+};
+
+// A GPU without kernels, for which a library refuses what it advised itself.
+class RefusingDevice final : public HostDevice {
+ public:
+  std::string_view name() const override { return "refusing"; }
+  int fitness(std::string_view) const override { return 1; }
+  std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
+    return make_cpu_device({1, detect_isa()})->allocate(bytes);
+  }
+  std::unique_ptr<Sequence> bind(const Plan&, const EntryPlan& entry, const Code*, const SymbolValues&,
+                                 const BufferAddresses&) override {
+    for (const Step& step : entry.steps)
+      if (!step.library.call.empty())
+        throw UserError(ErrorCode::kU_bad_artifact, "refused").with_actual("other windows");
+    return std::make_unique<Nothing>();
+  }
+};
+
+TEST(DeviceBench, what_a_library_refuses_is_left_out) {
+  AICF_NEEDS_NVRTC();
+  const Target target = Target::from_name("sm_90");
+  const Program program = run_pipeline(two_layers(), target, {}, nullptr);
+  std::vector<TuneProblem> problems = list_problems(program, target);
+  Candidate library = problems[0].candidates[0];
+  library.library = CublasLtCall{};
+  const size_t index = problems[0].candidates.size();
+  problems[0].candidates.push_back(library);
+  const auto bench = make_device_bench(std::make_shared<RefusingDevice>(), program, target, {1 << 20, 1e-4});
+  const TuneTask task{problems.data(), {index}};
+  bench->build({task});
+  bench->open(task);
+  const CheckResult result = bench->check(index);
+  EXPECT_FALSE(result.ok);
+  EXPECT_EQ(result.why, "refused: other windows");
+}
+
 // So what --build-only compiles serves calls that a limit of time or records leave other problems.
 TEST(DeviceBench, code_of_a_problem_does_not_depend_on_the_others) {
   AICF_NEEDS_NVRTC();
