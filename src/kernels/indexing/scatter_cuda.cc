@@ -495,14 +495,6 @@ std::optional<ScatterOrder> order_of(const CudaProblem& problem, const RowScatte
 
 }  // namespace
 
-std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem) {
-  if (row == "scatter_nd") return order_of(problem, nd_rows(problem));
-  if (row != "scatter_elements") return std::nullopt;
-  const size_t axis = cuda_axis(problem, problem.outputs[0]);
-  if (lines_function(problem, axis) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
-  return order_of(problem, elements_rows(problem, axis));
-}
-
 CudaCode generate_scatter_elements(const CudaProblem& problem) {
   const size_t axis = cuda_axis(problem, problem.outputs[0]);
   const ScatterReduction reduction = reduction_of(problem.params[1]);
@@ -518,6 +510,16 @@ CudaCode generate_scatter_elements(const CudaProblem& problem) {
 CudaCode generate_scatter_nd(const CudaProblem& problem) {
   RowScatter rows = nd_rows(problem);
   return sorted_code(problem, std::move(rows.s), rows.reduction, rows.covers);
+}
+
+std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem) {
+  const CudaKernel* kernel = find_cuda_kernel(row);
+  if (kernel == nullptr) return std::nullopt;
+  if (kernel->generate == generate_scatter_nd) return order_of(problem, nd_rows(problem));
+  if (kernel->generate != generate_scatter_elements) return std::nullopt;
+  const size_t axis = cuda_axis(problem, problem.outputs[0]);
+  if (lines_function(problem, axis) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
+  return order_of(problem, elements_rows(problem, axis));
 }
 
 }  // namespace aicf

@@ -39,7 +39,7 @@ template <int kItems, int kShift, int kBits, class Word>
 __device__ __forceinline__ void order_words(const Word (&mine)[kItems], int rounds, Word* words, uint32_t* places,
                                             uint32_t (&warps)[kOrderWarps]) {
   constexpr int kDigits = 1 << kBits, kRow = kOrderWarps + 1, kEach = kDigits * kOrderWarps / kOrderThreads;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int warp = threadIdx.x / 32;
   for (int i = threadIdx.x; i < kDigits * kRow; i += kOrderThreads) places[i] = 0;
   __syncthreads();
   const auto digit = [](Word word) { return int(word >> kShift) & (kDigits - 1); };
@@ -47,13 +47,7 @@ __device__ __forceinline__ void order_words(const Word (&mine)[kItems], int roun
 #pragma unroll
   for (int n = 0; n < kItems; ++n) {
     if (n >= rounds) break;
-    uint32_t& placed = places[digit(mine[n]) * kRow + warp];
-    const uint32_t equal = equal_lanes<kBits>(uint32_t(digit(mine[n])));
-    const uint32_t before = __popc(equal & ((1u << lane) - 1)), placed_before = placed;
-    __syncwarp();
-    if (before == 0) placed = placed_before + __popc(equal);
-    __syncwarp();
-    ranks[n] = placed_before + before;
+    ranks[n] = next_rank<kBits>(uint32_t(digit(mine[n])), places[digit(mine[n]) * kRow + warp]);
   }
   __syncthreads();
   uint32_t counts[kEach], sum = 0;

@@ -28,6 +28,18 @@ __device__ __forceinline__ uint32_t equal_lanes(uint32_t value) {
   return equal;
 }
 
+// The number of a lane's item among those of its warp with the same digit, of which `placed` came before these 32; it then
+// counts these, too. All lanes of a warp call it.
+template <int kBits>
+__device__ __forceinline__ uint32_t next_rank(uint32_t digit, uint32_t& placed) {
+  const uint32_t equal = equal_lanes<kBits>(digit);
+  const uint32_t before = __popc(equal & ((1u << threadIdx.x % 32) - 1)), placed_before = placed;
+  __syncwarp();
+  if (before == 0) placed = placed_before + __popc(equal);
+  __syncwarp();
+  return placed_before + before;
+}
+
 // The sum of the values of the threads before, and of all.
 template <class V>
 struct Before {
@@ -130,13 +142,8 @@ __device__ __forceinline__ void place_items(const Read& read, int64_t count, con
   uint32_t ranks[kItems];
 #pragma unroll
   for (int n = 0; n < kItems; ++n) {
-    uint32_t& placed = places[warp][digit_of<kShift, kBits>(mine[n])];
-    const uint32_t equal = equal_lanes<kBits>(digit_of<kShift, kBits>(mine[n]));
-    const uint32_t before = __popc(equal & ((1u << lane) - 1)), placed_before = placed;
-    __syncwarp();
-    if (before == 0) placed = placed_before + __popc(equal);
-    __syncwarp();
-    ranks[n] = placed_before + before;
+    const auto digit = digit_of<kShift, kBits>(mine[n]);
+    ranks[n] = next_rank<kBits>(digit, places[warp][digit]);
   }
   __syncthreads();
   uint32_t in_tile = 0;

@@ -275,16 +275,6 @@ struct ConvSimt {
     }
   };
 
-  static __device__ __forceinline__ void read_four(const Acc* from, Acc* to) {
-    using Vector = AccVector<Acc>;
-#pragma unroll
-    for (int i = 0; i < 4 / Vector::kLength; ++i) {
-      const Vector v = reinterpret_cast<const Vector*>(from)[i];
-#pragma unroll
-      for (int e = 0; e < Vector::kLength; ++e) to[i * Vector::kLength + e] = v.values[e];
-    }
-  }
-
   static __device__ __forceinline__ void multiply(const Stage& stage, int map, int pixel, Acc (&acc)[TM][TN]) {
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) {

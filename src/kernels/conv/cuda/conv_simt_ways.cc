@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
 
 namespace aicf {
 namespace {
@@ -50,12 +51,6 @@ constexpr double kLine = 2;       // of a line of memory that a warp's load touc
 constexpr double kStore = 12;     // of four results, one warp
 constexpr double kMemoryBytes = 1750,
                  kPartBytes = 3000;  // per cycle, of device memory and of parts in the L2 cache
-
-// Clusters of four and more leave multiprocessors idle, as those of products do.
-int64_t used_multiprocessors(const MatmulWay& way) {
-  if (!splits_in_cluster(way) || split_parts(way) < 4) return kMultiprocessors;
-  return split_parts(way) == 4 ? 120 : 112;
-}
 
 double cycles_of(const SimtSizes& sizes, const Tile& t, const MatmulWay& way) {
   const SimtSteps all = simt_steps(sizes, way);

@@ -61,6 +61,17 @@ struct alignas(16) AccVector {
   static constexpr int kLength = 16 / sizeof(Acc);
   Acc values[kLength];
 };
+// At a multiple of 16 bytes.
+template <class Acc>
+__device__ __forceinline__ void read_four(const Acc* from, Acc* to) {
+  using Vector = AccVector<Acc>;
+#pragma unroll
+  for (int i = 0; i < 4 / Vector::kLength; ++i) {
+    const Vector v = reinterpret_cast<const Vector*>(from)[i];
+#pragma unroll
+    for (int e = 0; e < Vector::kLength; ++e) to[i * Vector::kLength + e] = v.values[e];
+  }
+}
 
 // Columns col … col+V-1 of a row, as far as they are less than n.
 template <int V, class Epilogue, class A>

@@ -120,18 +120,6 @@ int64_t resident_blocks(const MatmulWay& c) {
                                              : simt_blocks(c);
 }
 
-// Clusters of three and more leave multiprocessors of a processing cluster idle; one of three takes the
-// places of four: of 128 x 64 tiles 96 such blocks ran at once, 120 took twice as long.
-int64_t used_multiprocessors(const MatmulWay& c) {
-  const int blocks = row_blocks(c) > 0      ? row_blocks(c)
-                     : splits_in_cluster(c) ? split_parts(c)
-                                            : multicast_blocks(c);
-  if (blocks < 3) return kMultiprocessors;
-  // Small blocks find places beside others.
-  if (blocks == 3) return is_wgmma(c) ? 96 : 126;
-  return blocks == 4 ? 120 : 112;
-}
-
 // What a step loads, in the time of as many bytes of whole lines. Rows beyond x's are not loaded, which
 // counts where loads and not the memory set the pace.
 double loaded_bytes(const MatmulSizes& sizes, const MatmulWay& c, double broken) {
@@ -230,6 +218,17 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 }
 
 }  // namespace
+
+int64_t used_multiprocessors(const MatmulWay& c) {
+  const int blocks = row_blocks(c) > 0      ? row_blocks(c)
+                     : splits_in_cluster(c) ? split_parts(c)
+                                            : multicast_blocks(c);
+  if (blocks < 3) return kMultiprocessors;
+  // Of 128 x 64 tiles 96 blocks in clusters of three ran at once, 120 took twice as long.
+  // Small blocks find places beside others.
+  if (blocks == 3) return is_wgmma(c) ? 96 : 126;
+  return blocks == 4 ? 120 : 112;
+}
 
 int64_t concurrent_blocks(const MatmulWay& c) { return used_multiprocessors(c) * resident_blocks(c); }
 

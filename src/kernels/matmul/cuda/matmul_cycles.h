@@ -6,6 +6,9 @@
 
 namespace aicf {
 
+// Those that have blocks of such clusters: of three and more some of a processing cluster stay idle, one of
+// three takes the places of four.
+int64_t used_multiprocessors(const MatmulWay& way);
 // Blocks that the machine runs at a time.
 int64_t concurrent_blocks(const MatmulWay& way);
 

@@ -97,17 +97,6 @@ struct SimtMatmul {
     }
   };
 
-  // At a multiple of 16 bytes.
-  static __device__ __forceinline__ void read_four(const Acc* from, Acc* to) {
-    using Vector = AccVector<Acc>;
-#pragma unroll
-    for (int i = 0; i < 4 / Vector::kLength; ++i) {
-      const Vector v = reinterpret_cast<const Vector*>(from)[i];
-#pragma unroll
-      for (int e = 0; e < Vector::kLength; ++e) to[i * Vector::kLength + e] = v.values[e];
-    }
-  }
-
   // The rows and columns of a thread at one k.
   struct Fragment {
     Acc a[TM], b[TN];
