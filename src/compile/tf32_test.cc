@@ -383,6 +383,41 @@ TEST(Tf32Text, OnHopperProductsReadRoundedOperandsAlongK) {
   EXPECT_EQ(count(printed(weighed(1)), copy), 0);
 }
 
+// Batch axes of x, of y, of both, and such that either broadcasts; y a weight and not.
+TEST(Tf32Text, OnHopperOperandsOfAnyBatchesAreCopied) {
+  CompileOptions options;
+  options.precision = Precision::kTf32;
+  options.target = "sm_90";
+  const std::vector<Sizes> batches{{}, {1}, {4}, {3, 1}, {3, 4}};
+  int copied = 0;
+  for (const Sizes& x_batch : batches)
+    for (const Sizes& y_batch : batches)
+      for (const bool is_weight : {false, true})
+        for (const bool transpose_y : {false, true}) {
+          const auto sizes = [](Sizes batch, int64_t rows, int64_t columns) {
+            batch.insert(batch.end(), {rows, columns});
+            return batch;
+          };
+          const Sizes y_sizes = transpose_y ? sizes(y_batch, 777, 516) : sizes(y_batch, 516, 777);
+          Graph graph("main");
+          Program program;
+          const ValueId x = graph.add_input("x", {DType::f32, to_shape(sizes(x_batch, 1000, 516))});
+          ValueId y = kNoValue;
+          if (is_weight) {
+            const Array data(DType::f32, y_sizes);
+            program.variables["w"] = {"w", Role::kParam, {DType::f32, to_shape(y_sizes)}, data};
+            y = graph.add_param("w", program.variables["w"].type);
+          } else {
+            y = graph.add_input("y", {DType::f32, to_shape(y_sizes)});
+          }
+          graph.add_output(graph.add(Op::matmul, {x, y}, {{"transpose_y", transpose_y}}), "z");
+          program.entries.push_back(std::move(graph));
+          const std::string text = testing::printed_stage(program, "calls", options);
+          copied += text.find("reads it rounded, along K") != std::string::npos;
+        }
+  EXPECT_GT(copied, 80);
+}
+
 TEST(Tf32Text, OnAGpuProductsTakeTensorCores) {
   CompileOptions options;
   options.target = "sm_80";

@@ -14,17 +14,19 @@ bool multiplies_by_wgmma(const Candidate& candidate) {
   return way != nullptr && is_wgmma(*way);
 }
 
-// The axes that a copy has: those along which the value differs.
-Window without_broadcast(const Window& w) {
+// `w` in the axes that a copy of `copied` has: those along which the value differs.
+Window without_broadcast(const Window& w, const Window& copied) {
   Window own = w;
   for (size_t axis = w.sizes.size() - 2; axis-- > 0;) {
-    if (!(w.strides[axis] == Dim(0))) continue;
+    if (!(copied.strides[axis] == Dim(0))) continue;
     const auto at = static_cast<std::ptrdiff_t>(axis);
     own.sizes.erase(own.sizes.begin() + at);
     own.strides.erase(own.strides.begin() + at);
   }
   return own;
 }
+
+Window without_broadcast(const Window& w) { return without_broadcast(w, w); }
 
 // A copy of [batch..., rows, columns] in which axis `k` is innermost.
 Window along_k(const Window& w, size_t k, ValueId root) {
@@ -109,12 +111,13 @@ Window Selector::rounded(const Window& w, size_t k, const std::vector<Window>& w
   if (weights.empty()) add(without_broadcast(w), without_broadcast(copy));
   Dim first(0);  // of the part's columns
   for (const Window& part : weights) {
+    const Window from = without_broadcast(part, w);
     Window to = without_broadcast(copy);
-    to.sizes = part.sizes;
+    to.sizes = from.sizes;
     to.offset = first * to.strides.back();
-    add(part, to);
+    add(from, to);
     make_init();
-    first = first + part.sizes.back();
+    first = first + from.sizes.back();
   }
   rounded_.push_back({w, k, copy});
   return copy;
