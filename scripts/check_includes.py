@@ -21,6 +21,7 @@ LAUNCH = {
     "kernels/common/abi.h",
     "kernels/common/control_launches.h",
     "kernels/common/cuda_launch.h",
+    "kernels/common/lanes.h",
     "kernels/common/tile_program.h",
 }
 PARTIAL = {
@@ -35,6 +36,7 @@ PARTIAL = {
         "kernels/common/cuda_kernel.h",
         "kernels/common/custom_kernel.h",
         "kernels/common/kernel_revision.h",
+        "kernels/common/lanes.h",
         "kernels/common/way.h",
         "kernels/common/work.h",
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/byte_range.h"
 #include "calls/call_windows.h"
 
 namespace aicf {
@@ -24,26 +25,7 @@ size_t first_within(const std::vector<size_t>& places, size_t begin, size_t end,
   return end;
 }
 
-// First and last byte that a window touches; nullopt if sizes decide.
-std::optional<std::pair<int64_t, int64_t>> bytes_of(const Window& window) {
-  int64_t first = 0, last = 0;
-  for (size_t i = 0; i < window.sizes.size(); ++i) {
-    const auto size = window.sizes[i].constant(), stride = window.strides[i].constant();
-    if (!size || !stride) return std::nullopt;
-    const int64_t span = (std::max<int64_t>(*size, 1) - 1) * *stride;
-    (span < 0 ? first : last) += span;
-  }
-  const auto offset = window.offset.constant();
-  const int64_t bytes = dtype_bytes(window.dtype);
-  if (!offset) return std::nullopt;
-  return std::pair((*offset + first) * bytes, (*offset + last + 1) * bytes - 1);
-}
-
-bool share_bytes(const Window& a, const Window& b) {
-  if (a.root != b.root) return false;
-  const auto x = bytes_of(a), y = bytes_of(b);
-  return !x || !y || (x->first <= y->second && y->first <= x->second);
-}
+bool share_bytes(const Window& a, const Window& b) { return a.root == b.root && may_share_bytes(a, b); }
 bool share_bytes(const std::vector<Window>& a, const std::vector<Window>& b) {
   return std::any_of(a.begin(), a.end(), [&](const Window& x) {
     return std::any_of(b.begin(), b.end(), [&](const Window& y) { return share_bytes(x, y); });

@@ -8,6 +8,7 @@
 #include "calls/call_code.h"
 #include "calls/call_forms.h"
 #include "calls/call_windows.h"
+#include "calls/legality.h"
 #include "ir/op.h"
 #include "kernels/common/cuda_kernel.h"
 
@@ -35,6 +36,7 @@ class CallVerifier {
       check_call(call);
       run_in_order(call, false);
     }
+    check_lanes();
     for (const ValueId root : calls_.output_roots)
       require(written_[static_cast<size_t>(root)], "nothing writes an output", nullptr, root);
   }
@@ -78,6 +80,23 @@ class CallVerifier {
         value = node->operands[0];
       }
       if (alone) lost_.insert(update.variable);
+    }
+  }
+
+  void check_lanes() const {
+    OpenLanes open;
+    for (size_t at = 0; at < calls_.calls.size(); ++at) {
+      const KernelCall& call = calls_.calls[at];
+      const auto is_lane = [](int32_t number) { return number >= 1 && number <= kMostLanes; };
+      require(call.lane.number == 0 || (is_lane(call.lane.number) && call.lane.joins.empty()),
+              "it is in no lane", &call);
+      require(std::all_of(call.lane.joins.begin(), call.lane.joins.end(), is_lane), "it joins no lane",
+              &call);
+      open.begin(call.lane, at);
+      open.visit_beside(call.lane, [&](size_t other) {
+        require(!must_keep_order_by_byte(calls_.calls[other], call),
+                "it runs beside a call whose memory it needs", &call);
+      });
     }
   }
 

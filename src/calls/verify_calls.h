@@ -9,6 +9,7 @@
 //   refused.
 // - Order: a temp is written before it is read, in a bundle by an earlier stage; a variable whose new value
 //   nobody wants is not read any more once it is written; what is constant nobody writes.
+// - Lanes: calls that may run at the same time write nothing of each other's.
 // - What runs: something does; control flow has bodies, a library's call its text. A region has a schedule.
 // - Programs: a row's program is there, plays the role that the row has for it, and its operands are those of
 //   the call from its first one on; of an epilogue, behind the sums of the row's products,

@@ -31,14 +31,17 @@ std::string with_unique_names(const CudaCode& code, size_t index) {
   return text;
 }
 
-// What the calls before the next one write, back to the last that launches whatever the sizes: it has waited
-// for all before itself, and the next call's first launch begins after that (prelude.cuh). Else `roots`, too.
+// What the calls before the next one write, back to the last that it follows and that launches whatever the
+// sizes: that has waited for all before itself, and the next call's first launch begins after that
+// (prelude.cuh). Else `roots`, too.
 std::set<ValueId> roots_of_running(const std::vector<KernelCall>& calls,
                                    const std::vector<StepLaunches>& before, std::set<ValueId> roots) {
   std::set<ValueId> written;
   for (size_t i = before.size(); i-- > 0;) {
     for (const Window& w : calls[i].outputs) written.insert(w.root);
-    if (std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched)) return written;
+    if (always_follows(calls[before.size()].lane, calls[i].lane) &&
+        std::any_of(before[i].launches.begin(), before[i].launches.end(), is_always_launched))
+      return written;
   }
   roots.merge(written);
   return roots;

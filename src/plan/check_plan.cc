@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/byte_range.h"
 #include "base/error.h"
 #include "kernels/common/abi.h"
 #include "kernels/common/control_launches.h"
@@ -174,16 +175,19 @@ void check_buffer(const Buffer& buffer, const EntryPlan& entry, const Plan& plan
 }
 
 // Whether no launch writes the buffer that can still be running when step `at` begins: those of the steps
-// before it, back to the last that launches whatever the sizes, which has waited for all before itself. A
-// run's first launch begins when all that was queued before the run has ended.
+// before it, back to the last that it follows and that launches whatever the sizes, which has waited for all
+// before itself. A run's first launch begins when all that was queued before the run has ended.
 bool is_ready(const EntryPlan& entry, size_t at, int32_t index) {
+  const Lane& lane = entry.steps[at].lane;
   const auto name = [&](int32_t i) { return entry.buffers[static_cast<size_t>(i)].name; };
   const bool variable = entry.buffers[static_cast<size_t>(index)].kind == BufferKind::kVariable;
   while (at-- > 0) {
     const Step& before = entry.steps[at];
     for (const TensorRef& ref : before.outputs)
       if (ref.buffer == index || (variable && name(ref.buffer) == name(index))) return false;
-    if (std::any_of(before.launches.begin(), before.launches.end(), is_always_launched)) break;
+    if (always_follows(lane, before.lane) &&
+        std::any_of(before.launches.begin(), before.launches.end(), is_always_launched))
+      break;
   }
   return true;
 }
@@ -212,6 +216,48 @@ void check_early_inputs(const EntryPlan& entry) {
         const bool first = &launch == step.launches.data();
         if ((!stored || written.contains(index)) && !(first && is_ready(entry, at, index)))
           throw violation("a launch reads early what the entry writes", "buffer '" + buffer.name + "'");
+      }
+  }
+}
+
+bool must_keep_order(const Step& a, const Step& b) {
+  const auto meet = [](const std::vector<TensorRef>& x, const std::vector<TensorRef>& y) {
+    return std::any_of(x.begin(), x.end(), [&](const TensorRef& one) {
+      return std::any_of(y.begin(), y.end(), [&](const TensorRef& other) {
+        return one.buffer == other.buffer && may_share_bytes(one, other);
+      });
+    });
+  };
+  return meet(a.outputs, b.outputs) || meet(a.outputs, b.inputs) || meet(a.inputs, b.outputs);
+}
+
+// Steps that may run at the same time write nothing of each other's, and their memory is theirs until they
+// have ended.
+void check_lanes(const EntryPlan& entry) {
+  for (size_t at = 0; at < entry.steps.size(); ++at) {
+    const Step& step = entry.steps[at];
+    const auto is_lane = [](int32_t number) { return number >= 1 && number <= kMostLanes; };
+    if (step.lane.number != 0 &&
+        (!is_lane(step.lane.number) || !step.lane.joins.empty() || !step.bodies.empty()))
+      throw violation("a step is in a bad lane", step.kernel).with_actual(to_string(step.lane));
+    if (!std::all_of(step.lane.joins.begin(), step.lane.joins.end(), is_lane) ||
+        (at == 0 && !step.lane.joins.empty()))
+      throw violation("a step joins a bad lane", step.kernel).with_actual(to_string(step.lane));
+  }
+  const std::vector<size_t> last = last_beside(entry.steps);
+  OpenLanes open;
+  for (size_t at = 0; at < entry.steps.size(); ++at) {
+    const Step& step = entry.steps[at];
+    open.begin(step.lane, at);
+    open.visit_beside(step.lane, [&](size_t other) {
+      if (must_keep_order(entry.steps[other], step))
+        throw violation("a step runs beside one whose memory it needs", step.kernel);
+    });
+    for (const auto* refs : {&step.inputs, &step.outputs})
+      for (const TensorRef& ref : *refs) {
+        const Buffer& buffer = entry.buffers[static_cast<size_t>(ref.buffer)];
+        if (buffer.kind == BufferKind::kArena && static_cast<size_t>(buffer.last_step) < last[at])
+          throw violation("a buffer ends before a step beside others has", "buffer '" + buffer.name + "'");
       }
   }
 }
@@ -360,6 +406,7 @@ void check_entry(const EntryPlan& entry, const Plan& plan) {
   check_io(entry.inputs, BufferKind::kInput, entry, plan.sizes);
   check_io(entry.outputs, BufferKind::kOutput, entry, plan.sizes);
   for (size_t i = 0; i < entry.steps.size(); ++i) check_step(entry.steps[i], i, entry, plan);
+  check_lanes(entry);
   check_arena(entry);
   check_early_inputs(entry);
   check_callers_buffers(entry);

@@ -145,6 +145,11 @@ TEST(CheckPlan, NumbersThatNoPlanHasAreRefused) {
       {"a module", [](Plan&, EntryPlan& e) { e.steps[1].module = 1; }},
       {"a workspace", [](Plan&, EntryPlan& e) { e.steps[0].library.workspace = -2; }},
       {"a body", [](Plan&, EntryPlan& e) { e.steps[0].bodies = {-1}; }},
+      {"a lane", [](Plan&, EntryPlan& e) { e.steps[1].lane.number = kMostLanes + 1; }},
+      {"a lane below 0", [](Plan&, EntryPlan& e) { e.steps[1].lane.number = -1; }},
+      {"a lane that is joined", [](Plan&, EntryPlan& e) { e.steps[1].lane.joins = {0}; }},
+      {"a lane that joins", [](Plan&, EntryPlan& e) { e.steps[1].lane = {1, {2}}; }},
+      {"a lane beside what it reads", [](Plan&, EntryPlan& e) { e.steps[0].lane.number = 1; }},
       {"a grid", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].grid[2] = Dim(-1); }},
       {"a grid by a symbol", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].grid[0] = Dim(0) - kBatch; }},
       {"a block", [](Plan&, EntryPlan& e) { e.steps[1].launches[0].block = -128; }},
@@ -169,6 +174,44 @@ TEST(CheckPlan, NumbersThatNoPlanHasAreRefused) {
       change(plan, bucket ? plan.buckets[0] : plan.entries[0]);
       EXPECT_EQ(code_of(plan), ErrorCode::kU_bad_artifact) << what << (bucket ? " of a bucket" : "");
     }
+}
+
+// x to t in lane 1, beside w to y, then t to y, which joins it or not.
+Plan plan_of_lanes(const std::vector<int32_t>& joins) {
+  Plan plan = sound_plan();
+  plan.buckets.clear();
+  EntryPlan& entry = plan.entries[0];
+  Step beside = entry.steps[0];
+  beside.inputs = {entry.steps[0].inputs[1]};
+  beside.outputs = {window(1)};
+  entry.steps[0].lane.number = 1;
+  entry.steps[0].inputs.resize(1);
+  entry.steps.insert(entry.steps.begin() + 1, beside);
+  entry.steps[2].lane.joins = joins;
+  entry.buffers[3].last_step = 2;
+  return plan;
+}
+
+TEST(CheckPlan, ALaneEndsWhereItIsJoined) {
+  EXPECT_NO_THROW(check_plan(plan_of_lanes({1})));
+  EXPECT_EQ(plan_from_json(plan_to_json(plan_of_lanes({1}))), plan_of_lanes({1}));
+  EXPECT_EQ(code_of(plan_of_lanes({})), ErrorCode::kU_bad_artifact);
+  EXPECT_EQ(code_of(plan_of_lanes({2})), ErrorCode::kU_bad_artifact);
+}
+
+// The arena may give a buffer's bytes to nobody while a lane that uses them can still run.
+TEST(CheckPlan, ABufferLivesUntilItsLaneIsJoined) {
+  Plan plan = plan_of_lanes({1});
+  EntryPlan& entry = plan.entries[0];
+  entry.buffers.push_back(entry.buffers[3]);  // of lane 1 alone
+  entry.buffers[4].offset = 128;
+  entry.arena_bytes = 256;
+  entry.steps[0].outputs.push_back(window(4));
+  entry.buffers[4].first_step = 0;
+  entry.buffers[4].last_step = 1;
+  EXPECT_NO_THROW(check_plan(plan));
+  entry.buffers[4].last_step = 0;
+  EXPECT_EQ(code_of(plan), ErrorCode::kU_bad_artifact);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ std::string to_string(const Step& step) {
     text += (k ? ", b" : "b") + std::to_string(step.outputs[k].buffer) + to_string(step.outputs[k].sizes);
   text += ")  ";
   for (int32_t body : step.bodies) text += "body " + std::to_string(body) + "  ";
+  text += to_string(step.lane);
   text += printable_name(step.origin + "; " + step.reason);
   for (const StepMember& member : step.members)
     text += "\n       stage " + std::to_string(member.stage) + "  " +

@@ -14,6 +14,7 @@
 #include "base/dtype.h"
 #include "base/strided.h"
 #include "kernels/common/cuda_launch.h"
+#include "kernels/common/lanes.h"
 #include "kernels/common/tile_program.h"
 
 namespace aicf {
@@ -80,6 +81,7 @@ struct Step {
   std::vector<StepMember> members = {};
   std::string origin;  // node or region it came from
   std::string reason;  // why this kernel
+  Lane lane = {};      // CUDA: beside which steps it runs
   bool operator==(const Step&) const = default;
 };
 

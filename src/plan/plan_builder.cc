@@ -43,6 +43,8 @@ struct PlanBuilder::EntryState {
   std::map<ValueId, size_t> last_read;                        // by root: the last call that reads it
   std::map<ValueId, size_t> outputs;                          // by root: the first output that it is
   std::map<ValueId, std::vector<const KernelCall*>> made_by;  // by root: the steps of init that write it
+  OpenLanes open = {};                                        // at the call that is planned
+  std::vector<size_t> last_beside = {};                       // by call
 };
 
 PlanBuilder::PlanBuilder(const Program& program, std::map<std::string, Array>& constants)
@@ -113,10 +115,19 @@ void PlanBuilder::reuse_input(EntryState& state, size_t index, const Window& out
   if (!is_temp || state.outputs.contains(output.root)) return;
   const KernelCall& call = state.calls.calls[index];
   const Dim bytes = byte_count(state.calls.graph.type(output.root));
+  const auto read_beside = [&](ValueId root) {
+    bool found = false;
+    state.open.visit_beside(call.lane, [&](size_t other) {
+      const std::vector<Window>& inputs = state.calls.calls[other].inputs;
+      found =
+          found || std::any_of(inputs.begin(), inputs.end(), [&](const Window& w) { return w.root == root; });
+    });
+    return found;
+  };
   for (int32_t number : call.elementwise) {
     Window input = call.inputs[static_cast<size_t>(number)];
     const ValueId root = std::exchange(input.root, output.root);
-    if (!(input == output) || state.last_read.at(root) != index) continue;
+    if (!(input == output) || state.last_read.at(root) != index || read_beside(root)) continue;
     Buffer& buffer = state.plan.buffers[static_cast<size_t>(buffer_of(state, root))];
     if (buffer.kind != BufferKind::kArena || !(buffer.bytes == bytes)) continue;
     // The step may not read these bytes in any other way, nor write them twice.
@@ -254,7 +265,8 @@ int32_t PlanBuilder::add_workspace(EntryState& state, std::string name, int64_t 
   buffer.name = std::move(name);
   buffer.bytes = Dim(bytes);
   buffer.max_bytes = bytes;
-  buffer.first_step = buffer.last_step = static_cast<int32_t>(state.plan.steps.size());
+  buffer.first_step = static_cast<int32_t>(state.plan.steps.size());
+  buffer.last_step = static_cast<int32_t>(state.last_beside[state.plan.steps.size()]);
   state.plan.buffers.push_back(std::move(buffer));
   return static_cast<int32_t>(state.plan.buffers.size()) - 1;
 }
@@ -307,17 +319,19 @@ Step PlanBuilder::step_of(EntryState& state, size_t number) {
   }
   step.origin = origin_text(call);
   step.reason = call.reason;
+  step.lane = call.lane;
   return step;
 }
 
 // Its buffers live while it runs.
 void PlanBuilder::add_step(EntryState& state, Step step) {
   const auto index = static_cast<int32_t>(state.plan.steps.size());
+  const auto end = static_cast<int32_t>(state.last_beside[state.plan.steps.size()]);
   for (const auto* refs : {&step.inputs, &step.outputs})
     for (const TensorRef& ref : *refs) {
       Buffer& buffer = state.plan.buffers[static_cast<size_t>(ref.buffer)];
       buffer.first_step = std::min(buffer.first_step, index);
-      buffer.last_step = std::max(buffer.last_step, index);
+      buffer.last_step = std::max(buffer.last_step, end);
     }
   state.plan.steps.push_back(std::move(step));
 }
@@ -333,7 +347,9 @@ EntryPlan PlanBuilder::plan_graph(const CallGraph& calls, const CodedGraph& code
   for (ValueId id : graph.inputs())
     state.plan.inputs.push_back({graph.value(id).name, graph.dtype(id), graph.shape(id), buffer_of(state, id),
                                  graph.value(id).constant});
+  state.last_beside = last_beside(calls.calls);
   for (size_t i = 0; i < calls.calls.size(); ++i) {
+    state.open.begin(calls.calls[i].lane, i);
     Step step = step_of(state, i);
     if (!code.calls.empty()) {
       add_launches(state, code.calls[i], step);

@@ -66,6 +66,8 @@ Json step_json(const Step& s) {
                                {"stage", member.stage},
                                {"inputs", member.inputs},
                                {"outputs", member.outputs}});
+  if (s.lane.number != 0) json["lane"] = s.lane.number;
+  if (!s.lane.joins.empty()) json["joins"] = s.lane.joins;
   if (s.module < 0) return json;
   json["module"] = s.module;
   json["launches"] = Json::array();
@@ -94,6 +96,8 @@ Step step_from(const ParsedJson& json) {
       s.members.push_back({item.at("kernel").get<std::string>(), item.at("variant").get<std::string>(),
                            item.at("origin").get<std::string>(), number_from<int32_t>(item.at("stage")),
                            numbers_from(item.at("inputs")), numbers_from(item.at("outputs"))});
+  if (json.contains("lane")) s.lane.number = number_from<int32_t>(json.at("lane"));
+  if (json.contains("joins")) s.lane.joins = numbers_from(json.at("joins"));
   if (!json.contains("module")) return s;
   s.module = number_from<int32_t>(json.at("module"));
   for (const ParsedJson& item : json.at("launches")) s.launches.push_back(launch_from(item));

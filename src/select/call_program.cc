@@ -77,6 +77,7 @@ std::string call_text(const KernelCall& call, const CallGraph& calls, const std:
   WhatLines what(calls);
   std::visit(what, call.what);
   for (const std::string& one : what.lines) line(one);
+  if (!(call.lane == Lane())) line(to_string(call.lane));
   if (!call.elementwise.empty())
     line("elementwise " + to_string(std::vector<int64_t>(call.elementwise.begin(), call.elementwise.end())));
   for (const auto& [member, stage] : members_of(call)) {

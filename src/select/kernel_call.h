@@ -13,6 +13,7 @@
 #include "base/indirect.h"
 #include "base/strided.h"
 #include "ir/graph.h"
+#include "kernels/common/lanes.h"
 #include "kernels/common/library_call.h"
 #include "kernels/common/way.h"
 #include "select/problem_key.h"
@@ -152,6 +153,7 @@ struct KernelCall {
   Choice choice;                     // empty for calls that selection itself makes
   std::string reason;
   WhatRuns what;
+  Lane lane = {};
   bool operator==(const KernelCall&) const;
 };
 

@@ -94,6 +94,44 @@ TEST_F(CudaDevice, WhatIsMadeIsDestroyed) {
   });
 }
 
+// Steps of one kernel each, in these lanes; one without any launch where the lane is said to be empty.
+Artifact kernels_in_lanes(const std::vector<Lane>& lanes, size_t empty) {
+  Artifact artifact = two_kernels();
+  EntryPlan& entry = artifact.variants[0].plan.entries[0];
+  Step step = entry.steps[1];
+  step.inputs.clear();
+  step.outputs.clear();
+  entry.steps.resize(2);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    step.lane = lanes[i];
+    step.launches[0].grid[0] = i == empty ? Dim::symbol("n") - Dim(2) : Dim(1);
+    entry.steps.push_back(step);
+  }
+  return artifact;
+}
+
+TEST_F(CudaDevice, LanesFollowAsTheySay) {
+  in_process([](FakeCuda& fake) {
+    // Nodes 0 and 1 are in lane 0. Step 6 launches nothing when n is 2, and joins lane 1 all the same.
+    const std::vector<Lane> lanes = {{1, {}},  {2, {}}, {1, {}},     {0, {}},
+                                     {0, {1}}, {1, {}}, {0, {1, 2}}, {3, {}}};
+    Executable exe(Model::load(kernels_in_lanes(lanes, 4), open_device({"cuda"})));
+    run(exe, 2);
+    const std::vector<std::vector<size_t>> follows = {{}, {0}, {1}, {1}, {2}, {1}, {5, 4}, {5, 4, 6, 3}, {7}},
+                                           early = {{}, {0}, {}, {}, {2}, {1}, {}, {}, {}};
+    ASSERT_EQ(fake.nodes.size(), follows.size());
+    for (size_t i = 0; i < follows.size(); ++i) {
+      EXPECT_EQ(fake.nodes[i].follows, follows[i]) << i;
+      EXPECT_EQ(fake.nodes[i].early, early[i]) << i;
+    }
+    // Kernels that are timed run one after the other.
+    fake.nodes.clear();
+    exe.profile(exe.entry(""), 1);
+    for (size_t i = 1; i < fake.nodes.size(); ++i)
+      EXPECT_EQ(fake.nodes[i].follows, std::vector<size_t>{i - 1}) << i;
+  });
+}
+
 TEST_F(CudaDevice, CapturesOnceForEachSetOfSizesAndThenChangesAddresses) {
   in_process([](FakeCuda& fake) {
     Executable exe(Model::load(two_kernels(), open_device({"cuda"})));

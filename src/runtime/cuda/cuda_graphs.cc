@@ -6,8 +6,7 @@
 namespace aicf::cuda {
 
 CapturedGraph::CapturedGraph(Launches& launches, bool programmatic) {
-  NodeChain chain(graph_.handle(), launches.context(), programmatic);
-  for (Launches::Kernel& kernel : launches.kernels()) nodes_.push_back(chain.add(launches, kernel));
+  nodes_ = NodeChain(graph_.handle(), launches.context(), programmatic).add_all(launches);
   launches.settle();
   AICF_CUDA(driver().graph_instantiate(&exec_, graph_.handle(), 0));
 }

@@ -72,6 +72,7 @@ class Launches {
   Context context() const { return context_->handle(); }
   const BoundCall& call(const Kernel& kernel) const { return calls_[static_cast<size_t>(kernel.step)]; }
   const Step& step(const Kernel& kernel) const { return entry_.steps[static_cast<size_t>(kernel.step)]; }
+  const Step& step(size_t number) const { return entry_.steps[number]; }
   // For the calls that follow in its scope.
   CallsFor calls_for(const Kernel& kernel) const;
   // The same for calls about all of them.

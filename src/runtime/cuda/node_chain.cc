@@ -17,28 +17,28 @@ void set_cluster(GraphNode node, int blocks) {
 
 }  // namespace
 
+// What follows one node may begin while that ends; what follows several waits for the end of all.
 GraphNode NodeChain::append(GraphNodeParams& params, bool early) {
-  EdgeData edge;
-  if (early && programmatic_ && last_is_ours_) {
-    edge.from_port = kProgrammaticPort;
-    edge.type = kProgrammaticEdge;
+  const std::vector<GraphNode>& before = end_.nodes;
+  std::vector<EdgeData> edges(before.size());
+  if (early && programmatic_ && end_.is_ours && before.size() == 1) {
+    edges[0].from_port = kProgrammaticPort;
+    edges[0].type = kProgrammaticEdge;
   }
   GraphNode node = nullptr;
-  const bool follows = last_ != nullptr;
-  AICF_CUDA(driver().graph_add_node(&node, graph_, follows ? &last_ : nullptr, follows ? &edge : nullptr,
-                                    follows, &params));
-  last_ = node;
-  last_is_ours_ = early;
+  AICF_CUDA(driver().graph_add_node(&node, graph_, before.empty() ? nullptr : before.data(),
+                                    before.empty() ? nullptr : edges.data(), before.size(), &params));
+  end_ = {{node}, early};
   return node;
 }
 
 GraphNode NodeChain::add(Launches& launches, Launches::Kernel& kernel) {
   const CallsFor scope = launches.calls_for(kernel);
   if (kernel.control != nullptr) {
-    const GraphNode before = last_;
-    last_is_ours_ = false;  // also where it launches nothing: it was promised that the kernels before it end
+    const std::vector<GraphNode> before = end_.nodes;
+    end_.is_ours = false;  // also where it launches nothing: it was promised that the kernels before it end
     kernel.control->add_to(*this, launches.call(kernel));
-    return last_ == before ? nullptr : last_;
+    return end_.nodes == before ? nullptr : end_.nodes[0];
   }
   GraphNodeParams params;
   if (kernel.library != nullptr) {
@@ -53,8 +53,35 @@ GraphNode NodeChain::add(Launches& launches, Launches::Kernel& kernel) {
   return node;
 }
 
-void NodeChain::add_all(Launches& launches) {
-  for (Launches::Kernel& kernel : launches.kernels()) add(launches, kernel);
+std::vector<GraphNode> NodeChain::add_all(Launches& launches) {
+  std::vector<LaneEnd> lanes(kMostLanes + 1);
+  const auto join = [&](int32_t number) {
+    LaneEnd& lane = lanes[static_cast<size_t>(number)];
+    if (lane.end.nodes.empty()) return;
+    end_.nodes.insert(end_.nodes.end(), lane.end.nodes.begin(), lane.end.nodes.end());
+    lane = {};
+  };
+  std::vector<GraphNode> nodes;
+  size_t step = 0;
+  for (Launches::Kernel& kernel : launches.kernels()) {
+    // A step joins lanes although it launches nothing.
+    for (; step <= static_cast<size_t>(kernel.step); ++step)
+      for (const int32_t joined : launches.step(step).lane.joins) join(joined);
+    const int32_t number = launches.step(kernel).lane.number;
+    if (number == 0) {
+      nodes.push_back(add(launches, kernel));
+      continue;
+    }
+    LaneEnd& lane = lanes[static_cast<size_t>(number)];
+    if (lane.end.nodes.empty() || lane.fork != end_.nodes)
+      lane.end.nodes.insert(lane.end.nodes.end(), end_.nodes.begin(), end_.nodes.end());
+    lane.fork = end_.nodes;
+    std::swap(lane.end, end_);
+    nodes.push_back(add(launches, kernel));
+    std::swap(lane.end, end_);
+  }
+  for (int32_t number = 1; number <= kMostLanes; ++number) join(number);
+  return nodes;
 }
 
 void NodeChain::add(const KernelNodeParams& kernel) {

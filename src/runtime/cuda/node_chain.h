@@ -1,5 +1,7 @@
-// Nodes of a driver's graph, one after the other.
+// Nodes of a driver's graph, one after the other or in lanes (kernels/common/lanes.h).
 #pragma once
+
+#include <vector>
 
 #include "runtime/cuda/launches.h"
 
@@ -15,7 +17,8 @@ class NodeChain {
   // A kernel, a library's routine as a graph within the graph, or the nodes of control flow; null if that
   // launches nothing.
   GraphNode add(Launches& launches, Launches::Kernel& kernel);
-  void add_all(Launches& launches);
+  // All of them, in the lanes of their steps; what is added next follows all. One node each, as of add.
+  std::vector<GraphNode> add_all(Launches& launches);
   // A kernel that does not wait by itself.
   void add(const KernelNodeParams& kernel);
   void add(Event event);
@@ -26,13 +29,21 @@ class NodeChain {
   Graph add_conditional(ConditionalHandle handle, ConditionalType type);
 
  private:
+  // What a node that is appended follows.
+  struct End {
+    std::vector<GraphNode> nodes = {};
+    bool is_ours = false;  // one kernel of the launch ABI: it tells when it ends
+  };
+  struct LaneEnd {
+    End end = {};
+    std::vector<GraphNode> fork = {};  // what lane 0 ended with when the lane last went on
+  };
   GraphNode append(GraphNodeParams& params, bool early);
 
   Graph graph_;
   Context context_;
   bool programmatic_;
-  GraphNode last_ = nullptr;
-  bool last_is_ours_ = false;  // a kernel of the launch ABI: it tells when it ends
+  End end_;
 };
 
 }  // namespace aicf::cuda

@@ -126,10 +126,18 @@ AICF_FAKE(cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**), { +
 AICF_FAKE(cuGraphCreate, (Graph * graph, unsigned), { make(graph, fake_cuda.graphs); })
 AICF_FAKE(cuGraphDestroy, (Graph), { --fake_cuda.graphs; })
 AICF_FAKE(cuGraphAddNode_v2,
-          (GraphNode * node, Graph, const GraphNode*, const EdgeData*, size_t, GraphNodeParams* params), {
+          (GraphNode * node, Graph, const GraphNode* before, const EdgeData* edges, size_t count,
+           GraphNodeParams* params),
+          {
             static Graph body;
             int of_the_graph = 0;
-            make(node, of_the_graph);
+            fake_cuda.nodes.emplace_back();
+            *node = reinterpret_cast<GraphNode>(fake_cuda.nodes.size());
+            for (size_t i = 0; i < count; ++i) {
+              const size_t number = reinterpret_cast<uintptr_t>(before[i]) - 1;
+              fake_cuda.nodes.back().follows.push_back(number);
+              if (edges[i].type == kProgrammaticEdge) fake_cuda.nodes.back().early.push_back(number);
+            }
             if (params->type != kConditionalNode) return 0;
             make(&body, of_the_graph);
             params->conditional.bodies = &body;

@@ -4,8 +4,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 namespace aicf::cuda {
+
+// A node of a graph: those that it follows, by their number among all nodes, and those of them that end while
+// it begins.
+struct FakeNode {
+  std::vector<size_t> follows, early;
+};
 
 struct FakeCuda {
   const char* failing = nullptr;     // this function fails,
@@ -17,6 +24,7 @@ struct FakeCuda {
   int contexts = 0, blocks = 0, host_blocks = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
   // What was done.
   int graph_launches = 0, kernel_launches = 0, instantiations = 0, conditionals = 0, node_updates = 0;
+  std::vector<FakeNode> nodes;  // of all graphs
 };
 
 }  // namespace aicf::cuda
