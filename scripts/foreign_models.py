@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Models of other libraries as they come: transformers, timm and torchvision classes through `aicf.compile`.
 
-    scripts/foreign_models.py [--seed 1] [--only NAME ...] [--sizes] [--jobs 1] [--out FILE.json]
+    scripts/foreign_models.py [--seed 1] [--only NAME ...] [--sizes] [--dtype f16] [--jobs 1] [--out FILE]
 
 Each model is one of its class with random weights: sizes are small, everything else is the class's default.
 It is compiled in a process of its own, with limits of time and memory, run, and compared with its eager run
 in f64: a result may be off by 4 times what torch's f32 is off, plus 16 units in the last place of the largest
 element. A refused model is compiled again as the error's remedy says, and that result is compared. `--sizes`
-compiles language models over a range of lengths. timm and torchvision are on the path for their part.
+compiles language models over a range of lengths. `--dtype` casts models and inputs; the bound then follows
+from what torch is off in that dtype. timm and torchvision are on the path for their part.
 """
 
 from __future__ import annotations
@@ -282,26 +283,32 @@ def follow(error: Any, model: Any, inputs: dict[str, Any], dims: Any) -> tuple[s
             model(**inputs)
         exe = aicf.compile(model, inputs)
         return "called once", agreement(exe(**inputs), *_eager(model, inputs))
+    if 'torch.compile(model, backend="aicf")' in text:
+        with torch.no_grad():
+            result = torch.compile(model, backend="aicf")(**inputs)
+        return "torch.compile", agreement(result, *_eager(model, inputs))
     return None
 
 
 def _eager(model: Any, inputs: dict[str, Any]) -> tuple[Any, Any]:
-    """In f32 and in f64."""
+    """In the model's dtype and in f64."""
     import copy
 
     import torch
 
-    wide = copy.deepcopy(model).double()
-    given = dict(inputs)
-    for key, value in inputs.items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            given[key] = value.double()
+    def wider(dtype: torch.dtype) -> Any:
+        given = dict(inputs)
+        for key, value in inputs.items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                given[key] = value.to(dtype)
+        return copy.deepcopy(model).to(dtype)(**given)
+
     with torch.no_grad():
         plain = model(**inputs)
         try:
-            return plain, wide(**given)
+            return plain, wider(torch.float64)
         except RuntimeError:  # a model that computes in f32 by name
-            return plain, plain
+            return plain, wider(torch.float32)
 
 
 def _over_lengths(exe: Any, model: Any, inputs: dict[str, Any], dims: Any) -> tuple[float, str]:
@@ -316,7 +323,7 @@ def _over_lengths(exe: Any, model: Any, inputs: dict[str, Any], dims: Any) -> tu
     return worst
 
 
-def one(name: str, seed: int, sizes: bool) -> dict[str, Any]:
+def one(name: str, seed: int, sizes: bool, dtype: str) -> dict[str, Any]:
     import aicf
     import torch
 
@@ -328,6 +335,9 @@ def one(name: str, seed: int, sizes: bool) -> dict[str, Any]:
         for parameter in model.parameters():
             if parameter.ndim < 2 or not parameter.any():
                 parameter.add_(torch.randn_like(parameter) * 0.05)
+    kind = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    model.to(kind)
+    inputs = {k: v.to(kind) if v.is_floating_point() else v for k, v in inputs.items()}
     dims = {k: {1: "length=2..24"} for k, v in inputs.items() if v.dtype == torch.int64} if sizes else {}
     row: dict[str, Any] = {"name": name}
     start = time.process_time()
@@ -354,8 +364,9 @@ def one(name: str, seed: int, sizes: bool) -> dict[str, Any]:
     return row
 
 
-def in_process(name: str, seed: int, sizes: bool) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--one", name, "--seed", str(seed), *(["--sizes"] if sizes else [])]
+def in_process(name: str, seed: int, sizes: bool, dtype: str) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--one", name, "--seed", str(seed), "--dtype", dtype]
+    command += ["--sizes"] if sizes else []
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (GIGABYTES << 30, GIGABYTES << 30))
@@ -391,17 +402,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=[], help="names, or beginnings of them")
     parser.add_argument("--sizes", action="store_true", help="lengths of token ids in a range")
+    parser.add_argument("--dtype", choices=("f32", "f16", "bf16"), default="f32", help="of models and inputs")
     parser.add_argument("--jobs", type=int, default=1, help="models at a time")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(one(arguments.one, arguments.seed, arguments.sizes)))
+        print(json.dumps(one(arguments.one, arguments.seed, arguments.sizes, arguments.dtype)))
         return 0
     chosen = [n for n in names() if not arguments.only or any(n.startswith(o) for o in arguments.only)]
     rows = []
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for row in pool.map(lambda name: in_process(name, arguments.seed, arguments.sizes), chosen):
+        how = arguments.seed, arguments.sizes, arguments.dtype
+        for row in pool.map(lambda name: in_process(name, *how), chosen):
             rows.append(row)
             print(f"[{len(rows):3}/{len(chosen)}] {line_of(row)}", flush=True)
             if arguments.out:
@@ -422,7 +435,7 @@ def _write(path: Path, arguments: Any, rows: list[dict[str, Any]]) -> None:
         "command": " ".join(["scripts/foreign_models.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: _version(name) for name in ("torch", "transformers", "timm", "torchvision")},
-        "bound": "4 × the difference of eager f32 + 16 ulp of the largest element, from eager f64",
+        "bound": f"4 × what eager {arguments.dtype} is off f64 + 16 ulp of f32 of the largest element",
         "share": "of the bound that the worst result takes; a right one takes at most 1",
         "compile_s": "processor time of one thread",
     }

@@ -33,6 +33,7 @@ GRADIENTS = "aicf.gradients"
 DATA_DECIDES = (
     "compute both sides and choose with torch.where, or branch with torch.cond; masks instead of nonzero, "
     "item() and boolean indexing"
+    '; or torch.compile(model, backend="aicf"), which runs the line in Python between two compiled graphs'
 )
 
 DTYPES: dict[torch.dtype, str] = {

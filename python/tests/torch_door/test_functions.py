@@ -156,6 +156,36 @@ def test_what_torch_does_not_export_is_refused_in_our_words(make: Any, message: 
     assert refused.value.code == "AICF-U0301" and remedy in refused.value.remedy and refused.value.actual
 
 
+def _finite_halves(x: torch.Tensor) -> torch.Tensor:
+    """As layers of transformers' BART keep f16 in range."""
+    x = x @ x.T
+    if x.dtype == torch.float16 and not torch.isfinite(x).all():
+        x = x.clamp(-60000, 60000)
+    return x * 2 + 1
+
+
+def _chosen_rows(x: torch.Tensor) -> torch.Tensor:
+    return x[x.sum(1) > 0] * 2
+
+
+def _as_often(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(int(x.sum().abs().item()) % 3):
+        x = x * 2
+    return x + 1
+
+
+@pytest.mark.parametrize("function", [_finite_halves, _chosen_rows, _as_often])
+def test_what_data_decide_runs_as_the_remedy_says(function: Any) -> None:
+    x = torch.randn(6, 8, dtype=torch.float16 if function is _finite_halves else torch.float32)
+    with pytest.raises(aicf.UserError, match="depend") as refused:
+        aicf.compile(function, (x,))
+    assert 'torch.compile(model, backend="aicf")' in refused.value.remedy
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="aicf")
+    for given in (x, -x, 200 * x):  # the last one leaves f16 where rows are multiplied by themselves
+        torch.testing.assert_close(compiled(given), function(given))
+
+
 def test_a_tensor_that_is_no_buffer_is_not_written() -> None:
     class Sum(nn.Module):
         def __init__(self) -> None:
