@@ -227,6 +227,56 @@ Model model_of(const std::string& name, Program program) {
   return model;
 }
 
+// As torch.autocast computes: products, attention and activations of `dtype` over weights of f32, norms,
+// residuals and results of f32.
+std::string autocast(const std::string& dtype) {
+  std::string text = R"(entry main(%x: f32[2, 17, 32]) {)";
+  const auto half = [&](const std::string& to, const std::string& from, const std::string& sizes) {
+    text += "  %" + to + " = cast(%" + from + ") {dtype = half} : half" + sizes + "\n";
+  };
+  const auto linear = [&](const std::string& y, const std::string& x, const std::string& rows, int k, int n) {
+    const std::string weight = "[" + std::to_string(k) + ", " + std::to_string(n) + "]",
+                      bias = "[" + std::to_string(n) + "]";
+    text += "  %w" + y + " = param \"w" + y + "\" : f32" + weight + "\n  %b" + y + " = param \"b" + y +
+            "\" : f32" + bias + "\n";
+    half("hw" + y, "w" + y, weight);
+    half("hb" + y, "b" + y, bias);
+    text += "  %" + y + " = linear(%" + x + ", %hw" + y + ", %hb" + y + ") : half[" + rows + ", " +
+            std::to_string(n) + "]\n";
+  };
+  text += R"(
+  %s = param "s" : f32[32]
+  %t = param "t" : f32[32]
+  %n = layer_norm(%x, %s, %t) {axis = -1, epsilon = 1e-3} : f32[2, 17, 32]
+)";
+  half("h", "n", "[2, 17, 32]");
+  for (const std::string name : {"q", "k", "v"}) {
+    linear(name, "h", "2, 17", 32, 32);
+    text += "  %" + name + "r = reshape(%" + name + ") {shape = [2, 17, 4, 8]} : half[2, 17, 4, 8]\n  %" +
+            name + "t = transpose(%" + name + "r) {perm = [0, 2, 1, 3]} : half[2, 4, 17, 8]\n";
+  }
+  text += R"(  %a = attention(%qt, %kt, %vt) {scale = 0.35355339} : half[2, 4, 17, 8]
+  %at = transpose(%a) {perm = [0, 2, 1, 3]} : half[2, 17, 4, 8]
+  %am = reshape(%at) {shape = [2, 17, 32]} : half[2, 17, 32]
+)";
+  linear("o", "am", "2, 17", 32, 32);
+  text += R"(  %of = cast(%o) {dtype = f32} : f32[2, 17, 32]
+  %r = add(%of, %x) : f32[2, 17, 32]
+  %m = layer_norm(%r, %s, %t) {axis = -1, epsilon = 1e-3} : f32[2, 17, 32]
+)";
+  half("hm", "m", "[2, 17, 32]");
+  linear("u", "hm", "2, 17", 32, 64);
+  text += "  %g = gelu(%u) : half[2, 17, 64]\n";
+  linear("d", "g", "2, 17", 64, 32);
+  text += R"(  %df = cast(%d) {dtype = f32} : f32[2, 17, 32]
+  %y = add(%df, %r) : f32[2, 17, 32]
+  %p = reduce_mean(%y) {axes = [1]} : f32[2, 32]
+  %c = softmax(%p) {axis = 1} : f32[2, 32]
+  return "y" = %y, "c" = %c
+})";
+  return replaced(text, "half", dtype);
+}
+
 std::vector<Model> five_models() {
   std::vector<Model> models;
   models.push_back(model_of("mlp", program_of(kMlp)));
@@ -277,22 +327,32 @@ TEST(Validate, RightModelsOfHalvesPass) {
     }
 }
 
+TEST(Validate, RightAutocastModelsPass) {
+  for (const std::string dtype : {"bf16", "f16"}) {
+    const Model model = model_of(dtype, program_of(autocast(dtype)));
+    const Validation validation = judged(model.program, model.inputs, right_device());
+    EXPECT_TRUE(validation.passed()) << print(model.program) << to_string(validation);
+  }
+}
+
 uint64_t fault_count() {
   const char* soak = std::getenv("AICF_SOAK");
   return soak != nullptr && std::string(soak) == "1" ? 1000 : 30;
 }
 
-TEST(Validate, KernelsWithSeededFaultsFailByName) {
-  const std::vector<Model> models = five_models();
-  const RandomSeeds seeds = seeds_from_environment("AICF_VALIDATE_FAULTS", fault_count());
+// Faults of these seeds, each in one of the models, which a right device passes in this precision.
+void expect_faults_found(const std::vector<Model>& models, Precision precision, const RandomSeeds& seeds) {
+  CompileOptions options;
+  options.precision = precision;
   for (uint64_t seed = seeds.first; seed <= seeds.last; ++seed) {
     const Model& model = models[seed % models.size()];
-    const Artifact artifact = compile(model.program);
+    const Artifact artifact = compile(model.program, options);
     // A fault that changes no bit of this run is none: another is drawn.
     for (uint64_t draw = 0;; ++draw) {
       const KernelFault fault = draw_fault(artifact.variants[0].plan, seed + 100003 * draw);
       bool changed = false;
-      const Validation validation = judged(model.program, model.inputs, make_faulty_cpu(fault, &changed));
+      const Validation validation =
+          judged(model.program, model.inputs, make_faulty_cpu(fault, &changed), precision);
       if (!changed) {
         EXPECT_TRUE(validation.passed()) << to_string(validation);
         continue;
@@ -301,8 +361,8 @@ TEST(Validate, KernelsWithSeededFaultsFailByName) {
           << rerun_text(seed, seeds, model.name + ": " + fault.text() + "\n" + to_string(validation),
                         [&] { return print(model.program); });
       const std::string kernel = fault.step.substr(0, fault.step.find(' '));
-      ASSERT_FALSE(validation.failed_calls.empty())
-          << "seed " << seed << ", " << model.name << ": " << fault.text();
+      ASSERT_FALSE(validation.failed_calls.empty()) << "seed " << seed << ", " << model.name << " in "
+                                                    << precision_name(precision) << ": " << fault.text();
       // A copy has no call of its own: the one that reads it is named.
       if (!fault.copies) {
         EXPECT_EQ(validation.failed_calls[0].kernel, kernel)
@@ -311,6 +371,21 @@ TEST(Validate, KernelsWithSeededFaultsFailByName) {
       break;
     }
   }
+}
+
+TEST(Validate, KernelsWithSeededFaultsFailByName) {
+  expect_faults_found(five_models(), Precision::kF32,
+                      seeds_from_environment("AICF_VALIDATE_FAULTS", fault_count()));
+}
+
+TEST(Validate, KernelsWithSeededFaultsFailInMixedPrecision) {
+  const RandomSeeds seeds = seeds_from_environment("AICF_VALIDATE_FAULTS", fault_count());
+  for (const Precision precision : {Precision::kBf16Mixed, Precision::kF16Mixed})
+    expect_faults_found(five_models(), precision, seeds);
+  std::vector<Model> models;
+  for (const std::string dtype : {"bf16", "f16"})
+    models.push_back(model_of("autocast to " + dtype, program_of(autocast(dtype))));
+  expect_faults_found(models, Precision::kF32, seeds);
 }
 
 struct HardCase {
