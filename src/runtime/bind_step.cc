@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/byte_range.h"
 #include "base/error.h"
 #include "kernels/common/kernel.h"
 #include "kernels/tile/tile_info.h"
@@ -77,51 +78,13 @@ TensorArg bind_ref(const TensorRef& ref, const SymbolValues& sizes, const EntryP
   return arg;
 }
 
-// Bytes of a window, its axes with steps made positive and those of one element left out.
-struct Extent {
-  int64_t first = 0, last = -1;                   // of any byte; empty if last < first
-  std::vector<std::pair<int64_t, int64_t>> axes;  // step and span in bytes
-};
-
-Extent extent_of(const TensorArg& arg, int64_t byte_offset) {
-  Extent extent;
-  const int64_t bytes = dtype_bytes(arg.dtype);
-  extent.first = byte_offset;
-  extent.last = byte_offset + bytes - 1;
-  for (int i = 0; i < arg.rank; ++i) {
-    if (arg.strides[i] == 0 || arg.sizes[i] == 1) continue;
-    if (arg.sizes[i] == 0) return {};
-    const int64_t step = arg.strides[i] * bytes, span = (arg.sizes[i] - 1) * step;
-    (span < 0 ? extent.first : extent.last) += span;
-    extent.axes.emplace_back(std::abs(step), std::abs(span));
-  }
-  return extent;
-}
-
-// Bytes modulo `period` that the window touches, as first and last; false if they wrap around or are unknown.
-bool residues(const Extent& extent, int64_t period, int64_t& first, int64_t& last, int64_t element) {
-  int64_t span = element - 1;
-  for (const auto& [step, reach] : extent.axes)
-    if (step % period != 0) span += reach;
-  first = extent.first % period;
-  last = first + span;
-  return last < period;
-}
-
-// Windows of one buffer are apart if their bytes are, or if they are different columns of the same rows:
-// apart modulo some step. What this cannot show counts as overlap.
 bool may_overlap(const TensorArg& a, int64_t a_offset, const TensorArg& b, int64_t b_offset) {
-  const Extent x = extent_of(a, a_offset), y = extent_of(b, b_offset);
-  if (x.last < x.first || y.last < y.first || x.last < y.first || y.last < x.first) return false;
-  for (const auto* axes : {&x.axes, &y.axes})
-    for (const auto& [period, reach] : *axes) {
-      int64_t x_first, x_last, y_first, y_last;
-      if (residues(x, period, x_first, x_last, dtype_bytes(a.dtype)) &&
-          residues(y, period, y_first, y_last, dtype_bytes(b.dtype)) &&
-          (x_last < y_first || y_last < x_first))
-        return false;
-    }
-  return true;
+  const auto extent_of = [](const TensorArg& arg, int64_t byte_offset) {
+    ByteExtent extent(byte_offset, dtype_bytes(arg.dtype));
+    for (int i = 0; i < arg.rank; ++i) extent.add_axis(arg.sizes[i], arg.strides[i]);
+    return extent;
+  };
+  return may_overlap(extent_of(a, a_offset), extent_of(b, b_offset));
 }
 
 bool same_memory(const EntryPlan& entry, int32_t a, int32_t b) {
