@@ -250,8 +250,7 @@ bool joins_bundle(const CudaCode& code) {
   if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
   const CudaLaunch& launch = code.launches[0];
   return launch.cluster == 1 && launch.block <= kMaxBlock && launch.shared_bytes <= kMaxShared &&
-         launch.tensor_maps.empty() && !launch.reports_errors && launch.grid[1] == Dim(1) &&
-         launch.grid[2] == Dim(1);
+         launch.tensor_maps.empty() && launch.grid[1] == Dim(1) && launch.grid[2] == Dim(1);
 }
 
 void bundle_calls(const RuleSite& site) { Bundler(site).run(); }

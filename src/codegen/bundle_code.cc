@@ -155,6 +155,10 @@ class BundleWriter {
       list.push_back({"double", "f" + std::to_string(launch_.fparams.size())});
       launch_.fparams.push_back(param);
     }
+    if (launch.reports_errors) {
+      launch_.reports_errors = true;
+      list.push_back({"aicf::CallError*", "error + " + std::to_string(index)});
+    }
     return list;
   }
   static std::vector<std::string> values(const std::vector<Argument>& list) {

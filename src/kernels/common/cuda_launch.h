@@ -4,7 +4,8 @@
 // ABI. Every kernel is `extern "C" __global__` and takes, in this order: the address of every input window,
 // of every output window, of the workspace if the code asks for one; then the launch's params as int64_t
 // each; its fparams as double each; its tensor maps as `const __grid_constant__ CUtensorMap`; and, if it
-// reports data errors, an `aicf::CallError*`. An address is that of the window's element at index 0, …, 0:
+// reports data errors, an `aicf::CallError*`: the call's error, of a bundle the errors of its members, in
+// their order. An address is that of the window's element at index 0, …, 0:
 // the window's offset is already added. Buffers start at multiples of kCudaAlignment bytes, so whether a
 // window may be accessed by 16 bytes follows from its offset and strides. No two outputs share bytes with
 // each other or with an input, but for CudaProblem::replaced.

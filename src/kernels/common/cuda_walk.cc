@@ -149,8 +149,9 @@ CudaLaunch flat_launch(std::string function, const Dim& blocks, int32_t block, c
 void add_kernel(CudaCode& code, const CudaProblem& problem, CudaLaunch launch, const std::string& body,
                 int min_blocks) {
   const bool workspace = !(code.workspace_bytes == Dim(0));
-  code.source += "\n" + cuda_kernel_head(problem, launch, workspace, min_blocks) +
-                 "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n" + body + "}\n";
+  const std::string wait =
+      is_member(problem) ? "" : "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n";
+  code.source += "\n" + cuda_kernel_head(problem, launch, workspace, min_blocks) + wait + body + "}\n";
   code.launches.push_back(std::move(launch));
 }
 

@@ -1,5 +1,6 @@
 // gather, gather_elements, gather_nd, pad, iota and strided copies: one thread per unit of the result. A unit is as
-// many neighbouring elements as one access can move (cuda_walk.h).
+// many neighbouring elements as one access can move (cuda_walk.h). kThreads is that of a block, which may be a bundle's
+// and have more.
 #pragma once
 
 #include "indexing/elements.cuh"
@@ -19,10 +20,10 @@ struct Gather {
   I component_stride;
 };
 
-template <class Unit, class Index, class I, int LR, int BR, int K>
-__device__ __forceinline__ void gather(const Gather<I, LR, BR, K>& g, const Unit* x, const Index* indices, Unit* out,
-                                       CallError* error) {
-  const I flat = flat_thread<I>(), per_line = g.block.count();
+template <int kThreads, class Unit, class Index, class I, int LR, int BR, int K>
+__device__ __forceinline__ void gather(const Gather<I, LR, BR, K>& g, uint32_t block_index, const Unit* x,
+                                       const Index* indices, Unit* out, CallError* error) {
+  const I flat = flat_thread<I, kThreads>(block_index), per_line = g.block.count();
   if (past(flat, g.lines.count() * per_line)) return;
   const I line = divide(flat, per_line);
   I at[3] = {0, 0, 0};
@@ -85,9 +86,9 @@ struct Pad {
   I sizes[kAxes], out_strides[kAxes], x_sizes[kAxes], x_strides[kAxes], low[kAxes];
 };
 
-template <int kMode, class Unit, class I, int R>
-__device__ __forceinline__ void pad(const Pad<I, R>& p, const Unit* x, Unit value, Unit* out) {
-  I flat = flat_thread<I>(), count = 1;
+template <int kThreads, int kMode, class Unit, class I, int R>
+__device__ __forceinline__ void pad(const Pad<I, R>& p, uint32_t block_index, const Unit* x, Unit value, Unit* out) {
+  I flat = flat_thread<I, kThreads>(block_index), count = 1;
 #pragma unroll
   for (int axis = 0; axis < R; ++axis) count *= p.sizes[axis];
   if (past(flat, count)) return;
@@ -118,9 +119,9 @@ __device__ __forceinline__ Unit filled(T value) {
 }
 
 // Tensors: the output's place, and the index along the axis as an offset.
-template <class T, class I, int R>
-__device__ __forceinline__ void iota(const Walk<I, R, 2>& walk, T* out) {
-  const I flat = flat_thread<I>();
+template <int kThreads, class T, class I, int R>
+__device__ __forceinline__ void iota(const Walk<I, R, 2>& walk, uint32_t block_index, T* out) {
+  const I flat = flat_thread<I, kThreads>(block_index);
   if (past(flat, walk.count())) return;
   I at[2] = {0, 0};
   walk.locate(flat, at);

@@ -12,6 +12,14 @@ namespace {
 
 constexpr int32_t kBlock = 256;
 
+// Code whose blocks are alike and see only their number.
+CudaCode flat_code(const CudaProblem& problem, const std::vector<std::string>& headers) {
+  CudaCode code;
+  code.source = includes(headers);
+  code.member = is_member(problem);
+  return code;
+}
+
 // What indexing.cuh's Gather is told, in elements.
 struct GatherProblem {
   CudaWalk lines{3}, block{2};
@@ -44,17 +52,20 @@ CudaCode gather_code(const CudaProblem& problem, const std::string& name, Gather
   for (Dim& step : g.steps) step = in_units(step, unit);
   const Dim threads = g.lines.count() * g.block.count();
   CudaParams params;
-  const std::string bounds = comma_list(g.bounds, [&](const Dim& bound) { return params.expr(bound); });
+  // Members that look up tables of other lengths share their text.
+  const std::string bounds = comma_list(g.bounds, [&](const Dim& bound) {
+    return is_member(problem) ? params.param(bound) : params.expr(bound);
+  });
   const std::string type = "aicf::Gather<I, " + std::to_string(g.lines.rank()) + ", " +
                            std::to_string(g.block.rank()) + ", " + std::to_string(g.steps.size()) + ">";
   const std::string body = "  using I = " + std::string(index_type(problem, threads)) + ";\n  const " + type +
                            " g = {" + walk_value(g.lines, params) + ", " + walk_value(g.block, params) +
                            ", {" + (bounds.empty() ? "0" : bounds) + "}, " + braced(g.steps, params) +
-                           ", I(" + params.expr(g.component_stride) + ")};\n  aicf::gather(g, " +
+                           ", I(" + params.expr(g.component_stride) + ")};\n  aicf::gather<" +
+                           std::to_string(kBlock) + ">(g, block_index, " +
                            unit_pointer(x, unit, "in0", true) + ", in1, " +
                            unit_pointer(out, unit, "out0", false) + ", error);\n";
-  CudaCode code;
-  code.source = includes({"indexing/indexing.cuh"});
+  CudaCode code = flat_code(problem, {"indexing/indexing.cuh"});
   CudaLaunch launch = flat_launch(name, blocks_for(threads, kBlock), kBlock, params);
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
@@ -187,11 +198,11 @@ CudaCode generate_pad(const CudaProblem& problem) {
                            ";\n  const aicf::Pad<I, " + std::to_string(axes.sizes.size()) + "> p = {" +
                            braced(axes.sizes, params) + ", " + braced(axes.out_strides, params) + ", " +
                            braced(axes.x_sizes, params) + ", " + braced(axes.x_strides, params) + ", " +
-                           braced(axes.low, params) + "};\n  aicf::pad<" + std::to_string(mode) + ">(p, " +
-                           unit_pointer(x, unit, "in0", true) + ", aicf::filled<" + unit_type + ">(" + value +
-                           "), " + unit_pointer(out, unit, "out0", false) + ");\n";
-  CudaCode code;
-  code.source = includes({"indexing/indexing.cuh"});
+                           braced(axes.low, params) + "};\n  aicf::pad<" + std::to_string(kBlock) + ", " +
+                           std::to_string(mode) + ">(p, block_index, " + unit_pointer(x, unit, "in0", true) +
+                           ", aicf::filled<" + unit_type + ">(" + value + "), " +
+                           unit_pointer(out, unit, "out0", false) + ");\n";
+  CudaCode code = flat_code(problem, {"indexing/indexing.cuh"});
   add_kernel(code, problem, flat_launch("pad", blocks_for(threads, kBlock), kBlock, params), body);
   return code;
 }
@@ -205,10 +216,9 @@ CudaCode generate_iota(const CudaProblem& problem) {
   walk.merge_axes();
   CudaParams params;
   const std::string body = "  using I = " + std::string(index_type(problem, walk.count())) + ";\n  const " +
-                           walk_type(walk) + " walk = " + walk_value(walk, params) +
-                           ";\n  aicf::iota(walk, out0);\n";
-  CudaCode code;
-  code.source = includes({"indexing/indexing.cuh"});
+                           walk_type(walk) + " walk = " + walk_value(walk, params) + ";\n  aicf::iota<" +
+                           std::to_string(kBlock) + ">(walk, block_index, out0);\n";
+  CudaCode code = flat_code(problem, {"indexing/indexing.cuh"});
   add_kernel(code, problem, flat_launch("iota", blocks_for(walk.count(), kBlock), kBlock, params), body);
   return code;
 }
@@ -218,8 +228,7 @@ CudaCode generate_size_of(const CudaProblem& problem) {
   const std::string type(cuda_type(problem.outputs[0].dtype)), value = params.expr(problem.params[0]);
   const std::string body =
       "  using E = aicf::Element<" + type + ">;\n  *out0 = E::store(E::Value(" + value + "));\n";
-  CudaCode code;
-  code.source = includes({"indexing/elements.cuh"});
+  CudaCode code = flat_code(problem, {"indexing/elements.cuh"});
   add_kernel(code, problem, flat_launch("size_of", Dim(1), 1, params), body);
   return code;
 }

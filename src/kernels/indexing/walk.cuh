@@ -56,6 +56,11 @@ template <class I>
 __device__ __forceinline__ I flat_thread() {
   return I(typename UnsignedOf<I>::type(blockIdx.x) * blockDim.x + threadIdx.x);
 }
+// The same where the block has another number, as a member of a bundle, or more threads than those that are counted.
+template <class I, int kThreads>
+__device__ __forceinline__ I flat_thread(uint32_t block_index) {
+  return I(typename UnsignedOf<I>::type(block_index) * kThreads + threadIdx.x);
+}
 // Whether a flattened index lies past the end; the last block's overhang may wrap around in 32 bits.
 template <class I>
 __device__ __forceinline__ bool past(I flat, I count) {

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "ir/text.h"
+#include "runtime/cuda/launches.h"
 #include "runtime/cuda/library_handles.h"
 #include "runtime/cuda/testing/fake_libcuda.h"
 #include "runtime/executable.h"
@@ -108,6 +109,44 @@ Artifact kernels_in_lanes(const std::vector<Lane>& lanes, size_t empty) {
     entry.steps.push_back(step);
   }
   return artifact;
+}
+
+// The second step is a bundle of two members that may report errors.
+Artifact reporting_bundle() {
+  Artifact artifact = two_kernels();
+  Step& step = artifact.variants[0].plan.entries[0].steps[1];
+  step.members = {{"gather", "", "words", 0, {0}, {0}}, {"gather", "", "places", 1, {0}, {0}}};
+  step.launches[0].reports_errors = true;
+  return artifact;
+}
+
+TEST_F(CudaDevice, AnErrorInABundleNamesItsMember) {
+  in_process([](FakeCuda& fake) {
+    Executable exe(Model::load(reporting_bundle(), open_device({"cuda"})));
+    run(exe, 2);
+    // One for the first step, one for each member, and one behind.
+    constexpr size_t kErrors = 4;
+    const auto found = std::find_if(fake.host_bytes.begin(), fake.host_bytes.end(), [](const auto& block) {
+      return block.second == kErrors * sizeof(cuda::DeviceError);
+    });
+    ASSERT_NE(found, fake.host_bytes.end());
+    auto* errors = static_cast<cuda::DeviceError*>(found->first);
+    const auto named = [&](size_t member) {
+      errors[1 + member] = {1, 0, 7, 5};
+      try {
+        run(exe, 2);
+        return std::string("nothing");
+      } catch (const UserError& error) {
+        EXPECT_EQ(error.code, ErrorCode::kU_index_out_of_range);
+        EXPECT_EQ(error.actual, "7");
+        return error.op;
+      }
+    };
+    EXPECT_EQ(named(1), "places");
+    EXPECT_EQ(named(0), "words");
+    EXPECT_EQ(errors[1].raised, 0);
+    run(exe, 2);  // an error is reported once
+  });
 }
 
 TEST_F(CudaDevice, LanesFollowAsTheySay) {

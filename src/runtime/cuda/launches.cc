@@ -36,7 +36,9 @@ Launches::Launches(std::shared_ptr<DeviceContext> context, const Plan& plan, con
       calls_(entry.steps.size()),
       kernels_of_step_(entry.steps.size()),
       addresses_(entry.buffers.size(), nullptr) {
-  errors_ = std::make_unique<MappedMemory>(context_, sizeof(DeviceError) * (entry.steps.size() + 1));
+  for (const Step& step : entry.steps)
+    first_error_.push_back(first_error_.back() + std::max<size_t>(step.members.size(), 1));
+  errors_ = std::make_unique<MappedMemory>(context_, sizeof(DeviceError) * (first_error_.back() + 1));
   for (size_t i = 0; i < entry.steps.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
     const CallsFor scope(entry.steps[i].origin, entry.steps[i].kernel);
@@ -98,7 +100,8 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   const size_t words = arguments->words.size();
   kernel.reports_errors = launch.reports_errors;
   if (launch.reports_errors)
-    arguments->words.push_back(errors_->device() + sizeof(DeviceError) * static_cast<size_t>(index));
+    arguments->words.push_back(errors_->device() +
+                               sizeof(DeviceError) * first_error_[static_cast<size_t>(index)]);
   arguments->maps.resize(launch.tensor_maps.size());
   for (size_t i = 0; i < words; ++i) arguments->pointers.push_back(&arguments->words[i]);
   for (TensorMap& map : arguments->maps) arguments->pointers.push_back(&map);
@@ -214,11 +217,15 @@ void Launches::report_errors() {
 void Launches::report_own_errors() {
   auto* errors = static_cast<DeviceError*>(errors_->host());
   for (const size_t i : reporting_) {
-    if (errors[i].raised == 0) continue;
-    const DeviceError error = errors[i];
-    std::memset(errors, 0, sizeof(DeviceError) * entry_.steps.size());
+    const auto raised = std::find_if(errors + first_error_[i], errors + first_error_[i + 1],
+                                     [](const DeviceError& error) { return error.raised != 0; });
+    if (raised == errors + first_error_[i + 1]) continue;
+    const DeviceError error = *raised;
+    const auto member = static_cast<size_t>(raised - errors) - first_error_[i];
+    std::memset(errors, 0, sizeof(DeviceError) * first_error_.back());
+    const Step& of = entry_.steps[i];
     throw UserError(ErrorCode::kU_index_out_of_range, "an index in the data is out of range")
-        .with_op(entry_.steps[i].origin)
+        .with_op(of.members.empty() ? of.origin : of.members[member].origin)
         .with_expected("-" + std::to_string(error.bound) + " <= index < " + std::to_string(error.bound))
         .with_actual(std::to_string(error.value))
         .with_remedy("check the values of the inputs");

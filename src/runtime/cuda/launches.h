@@ -108,8 +108,11 @@ class Launches {
   std::vector<std::vector<size_t>> kernels_of_step_;
   std::vector<std::byte*> addresses_;
   bool changed_ = true;
-  std::vector<size_t> reporting_;         // steps that may report an error, in their order
-  std::unique_ptr<MappedMemory> errors_;  // one DeviceError per step
+  std::vector<size_t> reporting_;  // steps that may report an error, in their order
+  // One DeviceError for each step, of a bundle one for each member; where those of a step begin, and at last
+  // how many there are.
+  std::unique_ptr<MappedMemory> errors_;
+  std::vector<size_t> first_error_ = {0};
 };
 
 }  // namespace aicf::cuda

@@ -84,10 +84,12 @@ AICF_FAKE(cuMemFree_v2, (Address address), {
 })
 AICF_FAKE(cuMemHostAlloc, (void** address, size_t bytes, unsigned), {
   *address = std::calloc(1, bytes);
+  fake_cuda.host_bytes[*address] = bytes;
   ++fake_cuda.host_blocks;
 })
 AICF_FAKE(cuMemFreeHost, (void* address), {
   std::free(address);
+  fake_cuda.host_bytes.erase(address);
   --fake_cuda.host_blocks;
 })
 AICF_FAKE(cuMemHostGetDevicePointer_v2, (Address * device, void* address, unsigned),

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace aicf::cuda {
@@ -24,7 +25,8 @@ struct FakeCuda {
   int contexts = 0, blocks = 0, host_blocks = 0, streams = 0, events = 0, modules = 0, graphs = 0, execs = 0;
   // What was done.
   int graph_launches = 0, kernel_launches = 0, instantiations = 0, conditionals = 0, node_updates = 0;
-  std::vector<FakeNode> nodes;  // of all graphs
+  std::vector<FakeNode> nodes;         // of all graphs
+  std::map<void*, size_t> host_bytes;  // of page-locked memory that is alive
 };
 
 }  // namespace aicf::cuda
