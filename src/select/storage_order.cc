@@ -149,19 +149,38 @@ std::vector<Ints> stored_orders(const Graph& graph, const Target& target) {
 
 namespace {
 
+// Whether the node's kernels write this result as a part of a larger value.
+bool writes_parts(const Node& node, ValueId result) {
+  const bool row_major = node.op == Op::attention_lse && result == node.results[1];
+  return !op_info(node.op).has(kView) && !row_major;
+}
+
 // Whether the node's kernels write any strides that views give.
 bool writes_anywhere(const Node& node) {
   return node.op == Op::attention_backward || node.op == Op::conv ||
          (node.op == Op::fused && node.attrs.get_str("kind") == "conv");
 }
 
+// Whether a reshape inserts or removes axes of one element alone: any strides are strides of the other shape.
+bool keeps_long_axes(const Graph& graph, const Node& reshape) {
+  const auto long_axes = [&](ValueId id) {
+    Shape sizes = graph.shape(id);
+    std::erase(sizes, Dim(1));
+    return sizes;
+  };
+  return reshape.op == Op::reshape && long_axes(reshape.operands[0]) == long_axes(reshape.results[0]);
+}
+
 // The value that a kernel writes and `id` is a view of, by transposes and reshapes that nobody else reads;
-// else `id`.
+// else `id`. Through reshapes that keep the long axes every kernel writes a part as it would without them.
 ValueId seen_through_views(const Graph& graph, const std::vector<int>& uses, ValueId id,
                            std::vector<const Node*>& views) {
   ValueId at = id;
+  bool same_axes = true;
   for (const Node* view = graph.producer(at); view != nullptr; view = graph.producer(at)) {
-    if (view->op != Op::transpose && view->op != Op::reshape) return writes_anywhere(*view) ? at : id;
+    if (view->op != Op::transpose && view->op != Op::reshape)
+      return writes_anywhere(*view) || (same_axes && writes_parts(*view, at)) ? at : id;
+    same_axes = same_axes && keeps_long_axes(graph, *view);
     if (uses[static_cast<size_t>(at)] != 1) return id;
     views.push_back(view);
     at = view->operands[0];
@@ -181,10 +200,9 @@ std::vector<ConcatPart> concat_parts(const Graph& graph) {
   for (const Update& update : graph.updates()) bar(update.value);
   const std::vector<char> kept = barred;
   for (const Node& node : graph.nodes()) {
-    if (op_info(node.op).has(kView))
-      for (ValueId id : node.results) bar(id);
+    for (ValueId id : node.results)
+      if (!writes_parts(node, id)) bar(id);
     if (node.op == Op::reshape) bar(node.operands[0]);
-    if (node.op == Op::attention_lse) bar(node.results[1]);  // its kernels write these row-major
   }
   for (const Node& node : graph.nodes()) {
     if (node.op != Op::concat) continue;

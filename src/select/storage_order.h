@@ -28,8 +28,9 @@ struct ConcatPart {
 };
 
 // By value. Values that a kernel writes and that nobody wants elsewhere: an output has a buffer of its own,
-// and a reshape of a part could not be expressed by strides. What convolutions and attention's gradients
-// write is a part also through views, where strides can express them.
+// and a reshape of a part could not be expressed by strides. A value is a part also through reshapes that
+// insert or remove axes of one element, and what convolutions and attention's gradients write through any
+// views, where strides can express them.
 std::vector<ConcatPart> concat_parts(const Graph& graph);
 
 // Whether this conv node (of `graph`, or of a region's body) is for the matrix units of a GPU: halves, or f32

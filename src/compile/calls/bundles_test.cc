@@ -162,6 +162,9 @@ TEST(Bundles, MakePlansThatPassTheChecks) {
     }
 }
 
+// The plan's only step.
+Step& step_of(Plan& plan) { return plan.entries[0].steps[0]; }
+
 // Two regions that do not see each other, then one that reads both.
 constexpr char kDiamond[] = R"(program {
   entry main(%x: f32[8, 8], %y: f32[8, 8]) {
@@ -197,6 +200,48 @@ TEST(Bundles, SayWhy) {
   expect_told(told("bundle_calls", wide), "refused", " us together, ");
 }
 
+// Rows of tables of several lengths, stacked.
+constexpr char kTables[] = R"(program {
+  entry main(%a: f32[100, 32], %b: f32[300, 32], %c: f32[100, 32], %d: f32[7, 32], %rows: i64[64, 4]) {
+    %0 = slice(%rows) {starts = [0, 0], limits = [64, 1], steps = [1, 1]} : i64[64, 1]
+    %1 = slice(%rows) {starts = [0, 1], limits = [64, 2], steps = [1, 1]} : i64[64, 1]
+    %2 = slice(%rows) {starts = [0, 2], limits = [64, 3], steps = [1, 1]} : i64[64, 1]
+    %3 = slice(%rows) {starts = [0, 3], limits = [64, 4], steps = [1, 1]} : i64[64, 1]
+    %4 = reshape(%0) {shape = [64]} : i64[64]
+    %5 = reshape(%1) {shape = [64]} : i64[64]
+    %6 = reshape(%2) {shape = [64]} : i64[64]
+    %7 = reshape(%3) {shape = [64]} : i64[64]
+    %8 = gather(%a, %4) {axis = 0} : f32[64, 32]
+    %9 = gather(%b, %5) {axis = 0} : f32[64, 32]
+    %10 = gather(%c, %6) {axis = 0} : f32[64, 32]
+    %11 = gather(%d, %7) {axis = 0} : f32[64, 32]
+    %12 = reshape(%8) {shape = [64, 1, 32]} : f32[64, 1, 32]
+    %13 = reshape(%9) {shape = [64, 1, 32]} : f32[64, 1, 32]
+    %14 = reshape(%10) {shape = [64, 1, 32]} : f32[64, 1, 32]
+    %15 = reshape(%11) {shape = [64, 1, 32]} : f32[64, 1, 32]
+    %16 = concat(%12, %13, %14, %15) {axis = 1} : f32[64, 4, 32]
+    return "z" = %16
+  }
+})";
+
+// One launch writes the stack: its members are of one text, and each has an error of its own.
+TEST(Bundles, LookUpManyTablesInOneLaunch) {
+  for (const char* target : kTargets) {
+    const Flow flow(parse(kTables), target);
+    ASSERT_EQ(flow.after().size(), 1u);
+    const std::vector<StagedCall> members = members_of(flow.after()[0]);
+    ASSERT_EQ(members.size(), 4u);
+    EXPECT_EQ(members.back().stage, 0);
+    const std::string text = flow.sources().at(0);
+    EXPECT_EQ(text.find("member_1::"), std::string::npos);
+    for (const char* error : {" = error + 0;", " = error + 3;"})
+      EXPECT_NE(text.find(error), std::string::npos);
+    Plan plan = flow.plan();
+    EXPECT_TRUE(step_of(plan).launches[0].reports_errors);
+    bind_all(plan, 1);
+  }
+}
+
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.
 TEST(Bundles, ReadNothingPastTheCaches) {
   AICF_NEEDS_NVRTC();
@@ -207,9 +252,6 @@ TEST(Bundles, ReadNothingPastTheCaches) {
   EXPECT_EQ(ptx.find("ld.global.nc"), std::string::npos);
   EXPECT_NE(ptx.find("barrier.cluster"), std::string::npos);
 }
-
-// The plan's only step.
-Step& step_of(Plan& plan) { return plan.entries[0].steps[0]; }
 
 TEST(Bundles, WhatReadsAnotherMembersResultMayNotRunBesideIt) {
   Plan plan = Flow(parse(kDiamond), "sm_90").plan();
