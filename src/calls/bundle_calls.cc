@@ -153,12 +153,20 @@ class Bundler {
     small.static_shared = code.static_shared_bytes;
     const Work work = largest_work(call, row->row, context_.ranges);
     const auto blocks = static_cast<double>(std::max<int64_t>(small.blocks, 1));
-    small.block_time =
-        kBlockTime + std::max(work.bytes / blocks / kBlockBytes, work.flops / blocks / kBlockFlops);
+    double block_bytes = work.bytes / blocks;
+    if (facts_of(row->row).work == WorkForm::kScatter) block_bytes += index_bytes(call);
+    small.block_time = kBlockTime + std::max(block_bytes / kBlockBytes, work.flops / blocks / kBlockFlops);
     small.bytes_time = work.bytes / context_.target.facts().bytes_per_microsecond;
     const bool fits =
         small.blocks <= INT32_MAX / static_cast<int64_t>(2 * kMaxMembers) && small.time() <= kLongestCall;
     return fits ? std::optional(small) : std::nullopt;
+  }
+
+  // At most; every block of a scatter reads all indices.
+  double index_bytes(const KernelCall& scatter) const {
+    const Window& indices = scatter.inputs[1];
+    const auto count = bounds(element_count(indices.sizes), context_.ranges).hi;
+    return static_cast<double>(count) * dtype_bytes(indices.dtype);
   }
 
   // Whether the open bundle with the call takes no more time than without it, and the call by itself.

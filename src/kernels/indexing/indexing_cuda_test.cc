@@ -221,11 +221,40 @@ TEST(IndexingCuda, FewUpdatesOfFewRowsTakeOneLaunch) {
   const CudaCode code = texts.add("scatter_nd", p, {});
   ASSERT_EQ(code.launches.size(), 1u);
   EXPECT_TRUE(code.launches[0].reports_errors);
-  EXPECT_NE(code.source.find("scan_updates<1, aicf::kFromOne, 4>"), std::string::npos);
+  EXPECT_NE(code.source.find("scan_updates<1, aicf::kFromOne, 4, 128>"), std::string::npos);
   p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(200000);
   EXPECT_GT(texts.add("scatter_nd", p, {}).launches.size(), 1u);
   AICF_NEEDS_NVRTC();
   compile_all(texts);
+}
+
+// Members of a bundle that look up, or add to, tables of other lengths have one text.
+TEST(IndexingCuda, TablesOfManyLengthsShareTheTextOfAMember) {
+  const auto member = [](const char* row, int64_t length) {
+    const CudaWindow table{DType::f32, Dim(0), {Dim(length), Dim(32)}, {Dim(32), Dim(1)}};
+    const CudaWindow rows{DType::f32, Dim(0), {Dim(64), Dim(32)}, {Dim(32), Dim(1)}};
+    CudaProblem p;
+    p.form = CodeForm::member;
+    p.inputs = {table, {DType::i64, Dim(0), {Dim(64)}, {Dim(1)}}};
+    p.outputs = {rows};
+    p.params = {Dim(0)};
+    if (std::string_view(row) == "scatter_nd") {
+      p.inputs[1] = {DType::i64, Dim(0), {Dim(64), Dim(1)}, {Dim(1), Dim(1)}};
+      p.inputs.push_back(rows);
+      p.outputs = {table};
+      p.params = {Dim(1)};
+    }
+    return find_cuda_kernel(row)->generate(p);
+  };
+  for (const char* row : {"gather", "scatter_nd"}) {
+    const CudaCode one = member(row, 1000), other = member(row, 300);
+    EXPECT_TRUE(one.member) << row;
+    ASSERT_EQ(one.launches.size(), 1u) << row;
+    EXPECT_TRUE(one.launches[0].reports_errors);
+    EXPECT_EQ(one.source, other.source) << row;
+    EXPECT_NE(one.launches[0].params, other.launches[0].params);
+    EXPECT_EQ(one.source.find("wait_for_inputs"), std::string::npos);
+  }
 }
 
 // Edges of a graph to its nodes: the order is one launch, or left by the scatter before; each scatter is one

@@ -482,23 +482,24 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
 }
 
 constexpr int kScanThreads = 256, kScanWarps = kScanThreads / 32;
-constexpr int kWarpUpdates = 1024, kScanUpdates = kScanWarps * kWarpUpdates;  // that are looked through at once
 
 // Of few updates: one thread per V elements of the block and place. Every block looks through all updates for those that go
-// to its places, which takes one launch and no sort.
-template <int kReduction, int kStart, int V, class T, class Index, class I, int LR, int PR, int BR, int K>
-__device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s, const Index* indices, int64_t count,
-                                             int64_t targets, const T* x, const T* updates, T* out,
-                                             CallError* error) {
+// to its places, which takes one launch and no sort. A warp looks through kWarpUpdates at once, for each of which dynamic
+// shared memory has four bytes.
+template <int kReduction, int kStart, int V, int kWarpUpdates, class T, class Index, class I, int LR, int PR, int BR, int K>
+__device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s, uint32_t block_index,
+                                             const Index* indices, int64_t count, int64_t targets, const T* x,
+                                             const T* updates, T* out, CallError* error) {
   using E = Element<T>;
   using Elements = Pack<T, V>;
-  constexpr int kAhead = 4;
+  constexpr int kAhead = 4, kScanUpdates = kScanWarps * kWarpUpdates;
   // Of a warp's updates those of the block: the place, counted from the block's first, and the update.
-  __shared__ uint32_t found[kScanWarps][kWarpUpdates];
+  extern __shared__ __align__(16) char scan_memory[];
+  auto& found = *reinterpret_cast<uint32_t(*)[kScanWarps][kWarpUpdates]>(scan_memory);
   __shared__ int counts[kScanWarps];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t per_line = s.block.count() / V, elements = targets * per_line;
-  const int64_t first_flat = int64_t(blockIdx.x) * kScanThreads, flat = first_flat + threadIdx.x;
+  const int64_t first_flat = int64_t(block_index) * kScanThreads, flat = first_flat + threadIdx.x;
   const int64_t first_target = first_flat / per_line,
                 last_target = (min(first_flat + kScanThreads, elements) - 1) / per_line;
   const bool is_one = flat < elements;
@@ -535,19 +536,23 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
     waiting = 0;
   };
   for (int64_t begin = 0; begin < count; begin += kScanUpdates) {
+    // Of a warp: all have as many, but for the last ones.
+    constexpr int kAtOnce = 32 * kAhead;
+    const int each = int(min(int64_t(kWarpUpdates), (count - begin + kScanWarps * kAtOnce - 1) / (kScanWarps * kAtOnce) *
+                                                        kAtOnce));
     int seen = 0;
-    for (int i = 0; i < kWarpUpdates && begin + warp * kWarpUpdates + i < count; i += 32 * kAhead) {
+    for (int i = 0; i < each && begin + warp * each + i < count; i += kAtOnce) {
       WideItem items[kAhead];
 #pragma unroll
       for (int n = 0; n < kAhead; ++n) {
-        const int64_t line = begin + warp * kWarpUpdates + i + n * 32 + lane;
+        const int64_t line = begin + warp * each + i + n * 32 + lane;
         items[n] = line >= count ? WideItem::last()
                                  : s.template item<WideItem, false, false>(indices, updates, line, error);
       }
-      if (blockIdx.x == 0) {
+      if (block_index == 0) {
 #pragma unroll
         for (int n = 0; n < kAhead; ++n) {
-          const int64_t line = begin + warp * kWarpUpdates + i + n * 32 + lane;
+          const int64_t line = begin + warp * each + i + n * 32 + lane;
           if (line < count && items[n].is_last())
             s.template item<WideItem, true, false>(indices, updates, line, error);
         }
@@ -559,12 +564,12 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
         const uint32_t all = __ballot_sync(0xffffffffu, here);
         if (here)
           found[warp][seen + __popc(all & ((1u << lane) - 1))] =
-              uint32_t(at - first_target) * kScanUpdates + uint32_t(warp * kWarpUpdates + i + n * 32 + lane);
+              uint32_t(at - first_target) * kScanUpdates + uint32_t(warp * each + i + n * 32 + lane);
         seen += __popc(all);
       }
     }
     if (lane == 0) counts[warp] = seen;
-    __syncthreads();
+    sync_threads<kScanThreads>();
     for (int w = 0; w < kScanWarps; ++w)
       for (int n = 0; n < counts[w]; ++n) {
         const uint32_t update = found[w][n];
@@ -574,7 +579,7 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
           if (k == waiting) lines[k] = begin + update % kScanUpdates;
         if (++waiting == kAhead) add_waiting();
       }
-    __syncthreads();
+    sync_threads<kScanThreads>();
   }
   if (!is_one) return;
   add_waiting();

@@ -53,16 +53,17 @@ std::string pointer_text(const std::string& type, const std::string& name, bool 
 // A Scatter of this problem, `s`, in a kernel of so many threads.
 std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, const Dim& threads,
                          CudaParams& params) {
-  const auto wide_list = [&](const std::vector<Dim>& dims) {
-    const std::string list = comma_list(dims, [&](const Dim& dim) { return params.expr(dim); });
+  const auto wide_list = [&](const std::vector<Dim>& dims, bool as_params = false) {
+    const std::string list =
+        comma_list(dims, [&](const Dim& dim) { return as_params ? params.param(dim) : params.expr(dim); });
     return "{" + (list.empty() ? "0" : list) + "}";
   };
   return "  using I = " + std::string(index_type(problem, threads)) + ";\n  const aicf::Scatter<I, " +
          std::to_string(s.lines.rank()) + ", " + std::to_string(s.places.rank()) + ", " +
          std::to_string(s.block.rank()) + ", " + std::to_string(s.bounds.size()) + "> s = {" +
          walk_value(s.lines, params) + ", " + walk_value(s.places, params) + ", " +
-         walk_value(s.block, params) + ", " + wide_list(s.bounds) + ", " + wide_list(s.target_steps) +
-         ", I(" + params.expr(s.component_stride) + ")};\n";
+         walk_value(s.block, params) + ", " + wide_list(s.bounds, is_member(problem)) + ", " +
+         wide_list(s.target_steps) + ", I(" + params.expr(s.component_stride) + ")};\n";
 }
 
 // `at` of a Fold.
@@ -136,19 +137,34 @@ bool scan_pays(const CudaProblem& problem, const ScatterProblem& s, int64_t unit
          sort;
 }
 
-CudaCode scan_code(const CudaProblem& problem, const ScatterProblem& s, ScatterReduction reduction,
-                   bool copies, const char* start, int64_t unit) {
+// That a warp of scan_updates looks through at once.
+int64_t updates_of_warp(int64_t updates) {
+  constexpr int64_t kFewest = 128, kMost = 1024, kWarps = kScatterBlock / 32;
+  const int64_t of_each = ceil_div(std::min(updates, kMost * kWarps), kWarps);
+  return std::max(kFewest, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(of_each))));
+}
+
+CudaCode scan_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool copies,
+                   const char* start, int64_t unit) {
   CudaCode code = empty_code();
+  code.member = is_member(problem);
+  code.static_shared_bytes = kScatterBlock / 32 * 4;
   if (copies) add_copy(code, problem, 0, "copy");
   const Dim threads = s.targets * floordiv(s.block.count(), Dim(unit));
   const std::string type = element_type(problem.outputs[0].dtype, reduction);
   CudaParams params;
+  // Members that scatter to tables of other lengths share their text: no place is found by the first size.
+  if (is_member(problem) && s.places.rank() > 0) s.places.sizes[0] = Dim(1);
+  const int64_t of_warp = updates_of_warp(upper_bound(s.lines.count(), problem.ranges));
   std::string body = scatter_text(problem, s, max(threads, s.lines.count()), params);
   body += "  aicf::scan_updates<" + reduction_number(reduction) + ", aicf::" + start + ", " +
-          std::to_string(unit) + ">(s, in1, " + params.expr(s.lines.count()) + ", " + params.expr(s.targets) +
-          ", " + pointer_text(type, "in0", true) + ", " + pointer_text(type, "in2", true) + ", " +
+          std::to_string(unit) + ", " + std::to_string(of_warp) + ">(s, block_index, in1, " +
+          params.expr(s.lines.count()) + ", " +
+          (is_member(problem) ? params.param(s.targets) : params.expr(s.targets)) + ", " +
+          pointer_text(type, "in0", true) + ", " + pointer_text(type, "in2", true) + ", " +
           pointer_text(type, "out0", false) + ", error);\n";
   CudaLaunch launch = flat_launch("scan_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params);
+  launch.shared_bytes = kScatterBlock / 32 * of_warp * 4;
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
   return code;
