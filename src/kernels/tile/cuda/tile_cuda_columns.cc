@@ -1,7 +1,7 @@
 // Regions whose rows lie across memory: neighbours in memory belong to different rows. A thread takes a
 // vector of rows, so that accesses are wide; the threads of a block that share one walk its elements in turn.
 // Where there are few rows, blocks share them too: every stage is a launch, which leaves partial results for
-// the next.
+// the next. Where few short rows are neighbours, a block takes those of several places.
 #include <algorithm>
 
 #include "kernels/common/cuda_machine.h"
@@ -67,6 +67,16 @@ class ColumnsWriter : public StagedWriter {
     const int64_t blocks =
         std::max<int64_t>(1, (vectors + across_ - 1) / across_ * std::max<int64_t>(bound(others), 1));
     if (values_.stages > 1 && blocks < kMachineBlocks && !small) choose_splits(blocks, length);
+    // The threads of a block would find too little in the rows of one place.
+    packed_ = splits_ == 1 && !small && length < kLeastWalk * deep();
+    if (packed_) choose_packed(vectors * std::max<int64_t>(bound(others), 1), length);
+  }
+
+  // As few threads behind one another as fill the machine.
+  void choose_packed(int64_t lanes, int64_t length) {
+    int64_t deep = 1;
+    while (2 * deep * kLeastWalk <= length && lanes * deep < kMachineBlocks * threads_) deep *= 2;
+    across_ = static_cast<int>(threads_ / deep);
   }
 
   void choose_splits(int64_t blocks, int64_t length) {
@@ -82,6 +92,10 @@ class ColumnsWriter : public StagedWriter {
   }
   int deep() const { return threads_ / across_; }
   Dim groups(size_t stage) const { return ceildiv(columns_, Dim(int64_t{vector_} * across(stage))); }
+  // Of several places.
+  Dim packed_groups() const {
+    return ceildiv(space_count(space_, 0, axis()) * ceildiv(columns_, Dim(vector_)), Dim(across_));
+  }
 
   CudaLaunch launch_of(size_t stage) const {
     CudaLaunch launch;
@@ -89,7 +103,8 @@ class ColumnsWriter : public StagedWriter {
         "tile_columns" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
     launch.block = threads_;
     launch.shared_bytes = scratch_bytes();
-    launch.grid[0] = groups(stage) * space_count(space_, 0, axis()) * Dim(splits(stage));
+    launch.grid[0] =
+        packed_ ? packed_groups() : groups(stage) * space_count(space_, 0, axis()) * Dim(splits(stage));
     return launch;
   }
 
@@ -136,19 +151,33 @@ class ColumnsWriter : public StagedWriter {
     return text;
   }
 
-  // Column c, elements [begin, end) and the rows' offsets.
-  std::string place_text(size_t stage) {
-    const Dim chunk = ceildiv(length_, Dim(splits(stage)));
+  // Its number, column c and whether they are there.
+  std::string packed_place_text() {
+    const std::string vectors = "Size(" + offsets_.number(ceildiv(columns_, Dim(vector_))) + ")";
+    return "const Size lane = Size(block_index) * kAcross + threadIdx.x % kAcross;\nSize place = lane / " +
+           vectors + ";\nconst Index columns = " + offsets_.number(columns_) + ", c = Index(lane - place * " +
+           vectors +
+           ") * kVector;\nconst Size split = 0;\nconst int depth = threadIdx.x / kAcross;\nconst bool live = "
+           "place < Size(" +
+           offsets_.number(space_count(space_, 0, axis())) + ");\n";
+  }
+  std::string one_place_text(size_t stage) {
     std::string text = "constexpr Size kSplits = " + std::to_string(splits_) +
                        ";\nSize place = block_index;\nconst Size group = place % Size(" +
                        offsets_.number(groups(stage)) + ");\nplace /= Size(" +
                        offsets_.number(groups(stage)) + ");\n";
     text += splits(stage) > 1 ? "const Size split = place % kSplits;\nplace /= kSplits;\n"
                               : "const Size split = 0;\n";
-    text +=
-        "const Index columns = " + offsets_.number(columns_) +
-        ", c = (Index(group) * kAcross + threadIdx.x % kAcross) * kVector;\nconst int depth = threadIdx.x / "
-        "kAcross;\nconst bool live = c < columns;\n";
+    return text + "const Index columns = " + offsets_.number(columns_) +
+           ", c = (Index(group) * kAcross + threadIdx.x % kAcross) * kVector;\nconst int depth = threadIdx.x "
+           "/ "
+           "kAcross;\nconst bool live = c < columns;\n";
+  }
+
+  // Column c, elements [begin, end) and the rows' offsets.
+  std::string place_text(size_t stage) {
+    const Dim chunk = ceildiv(length_, Dim(splits(stage)));
+    std::string text = packed_ ? packed_place_text() : one_place_text(stage);
     text += "const Size row_number = place * Size(columns) + c;\n";
     text += "const Index begin = Index(split) * " + offsets_.number(chunk) + ", chunk_end = begin + " +
             offsets_.number(chunk) + ", length = " + offsets_.number(length_) +
@@ -313,7 +342,8 @@ class ColumnsWriter : public StagedWriter {
 
   Dim rows_, length_, columns_;
   int vector_ = 1, across_ = 32, splits_ = 1, threads_ = kThreads;
-  bool tail_ = false;  // the columns are no multiple of the vector
+  bool tail_ = false;    // the columns are no multiple of the vector
+  bool packed_ = false;  // a block has rows of several places
 };
 
 }  // namespace

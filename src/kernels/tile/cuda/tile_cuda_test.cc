@@ -246,6 +246,34 @@ TEST(TileCuda, ProductsOfAnEarlierStageAreNotMadeAgainBesideGelu) {
   }
 }
 
+// Sums over few rows of few columns: the threads of a block have columns of several places, and walk more
+// than an element each.
+TEST(TileCuda, ShortSumsOfFewColumnsShareABlock) {
+  TileProgram program{{DType::f32}, {DType::f32}, {{TileType::f32}}, {TileType::f32}, {}};
+  program.stages = {
+      {{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0},
+       {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 0}},
+      {{.op = TileOp::store_scalar, .type = TileType::f32, .a = kTileScalarBase, .operand = 1}}};
+  check_tile_program(program);
+  const auto launch = [&](int64_t places, int64_t length, int64_t columns) {
+    CudaProblem problem;
+    const Shape sizes{Dim(places), Dim(columns), Dim(length)};
+    problem.inputs = {{DType::f32, Dim(0), sizes, {Dim(length * columns), Dim(1), Dim(columns)}}};
+    problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(columns), Dim(1), Dim(0)}}};
+    problem.params = {Dim(1)};
+    problem.program = &program;
+    const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    if (cuda_testing::has_nvrtc()) EXPECT_NO_THROW(compile_cuda(code.source, "sm_90a"));
+    EXPECT_EQ(code.launches[0].function, "tile_columns_reduce_sum");
+    return code.launches[0];
+  };
+  // 8 vectors of a place; one thread adds up 26 elements, or four do where there are fewer places.
+  EXPECT_EQ(launch(65536, 26, 32).grid[0], Dim(65536 * 8 / 256));
+  EXPECT_EQ(launch(8192, 26, 32).grid[0], Dim(8192 * 8 / 64));
+  EXPECT_EQ(launch(4096, 26, 34).grid[0], Dim(4096 * 17 / 128)) << "vectors of two columns";
+  EXPECT_EQ(launch(1000, 4096, 32).grid[0], Dim(1000)) << "long rows have a block";
+}
+
 // Offsets count the updates' elements, which may be many more than the sums'.
 TEST(TileCuda, ScatteredRowsBeyondNarrowOffsetsAreReadWithWideOnes) {
   AICF_NEEDS_NVRTC();
