@@ -73,6 +73,7 @@ template <int kItems, int kPasses, int kBits, int kIndexBits, class Word, class 
 __device__ __forceinline__ void order_in_block(const Read& read, const Report& report, int count, int64_t targets,
                                                Item* sorted, Count* starts) {
   static_assert(kBits >= 5 && kBits <= 8, "a thread counts whole parts of a digit");
+  static_assert(kPasses <= 4, "more digits than are sorted");
   extern __shared__ __align__(16) char order_memory[];
   __shared__ uint32_t warps[kOrderWarps];
   Word* words = reinterpret_cast<Word*>(order_memory);
@@ -103,6 +104,8 @@ __device__ __forceinline__ void order_in_block(const Read& read, const Report& r
   if constexpr (kPasses > 1) again(), order_words<kItems, kIndexBits + kBits, kBits>(mine, rounds, words, places, warps);
   if constexpr (kPasses > 2)
     again(), order_words<kItems, kIndexBits + 2 * kBits, kBits>(mine, rounds, words, places, warps);
+  if constexpr (kPasses > 3)
+    again(), order_words<kItems, kIndexBits + 3 * kBits, kBits>(mine, rounds, words, places, warps);
   for (int i = threadIdx.x; i < count; i += kOrderThreads) {
     const uint64_t target = words[i] >> kIndexBits;
     sorted[i] = target >= uint64_t(targets) ? Item::last()
