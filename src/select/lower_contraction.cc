@@ -158,10 +158,10 @@ void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operan
     if (inputs[0].sizes.size() > 2)
       inputs[1] = with_batch(y, Shape(inputs[0].sizes.begin(), inputs[0].sizes.end() - 2));
   }
-  emit_matmul(node, operands[1], std::move(inputs), std::move(outputs), std::move(epilogue));
+  emit_matmul(node, operands, std::move(inputs), std::move(outputs), std::move(epilogue));
 }
 
-void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs,
+void Selector::emit_matmul(const Node& node, const std::vector<ValueId>& operands, std::vector<Window> inputs,
                            std::vector<Window> outputs, std::unique_ptr<Region> epilogue) {
   KernelCall call;
   call.inputs = std::move(inputs);
@@ -172,12 +172,15 @@ void Selector::emit_matmul(const Node& node, ValueId y, std::vector<Window> inpu
   const Problem problem = problem_of_call(call, "matmul", epilogue != nullptr);
   const Shape packed_shape = call.inputs[1].sizes;
   const std::vector<Window> weights =
-      packed_shape.size() == 2 ? weights_of(y, call.inputs[1]) : std::vector<Window>();
+      packed_shape.size() == 2 ? weights_of(operands[1], call.inputs[1]) : std::vector<Window>();
   std::vector<const KernelRow*> rows = target_.candidates(problem);
   const KernelRow* packed = packable(weights, call.inputs[1]) ? find_packed(problem) : nullptr;
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (rows.empty()) throw no_kernel(node);
-  if (target_.is_cuda() && node.attrs.get_bool("tf32")) round_operands(call, y, rows, origin_of(node));
+  if (target_.is_cuda() && node.attrs.get_bool("tf32"))
+    round_operands(call, operands, rows, origin_of(node));
+  else if (target_.is_cuda() && is_half(call.inputs[0].dtype))
+    align_operands(call, operands, rows, origin_of(node));
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     own_row(call)->params = {packed_shape[0], packed_shape[1]};
     call.reason += ", weights packed at load";

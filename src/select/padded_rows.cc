@@ -9,7 +9,7 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kUnitBytes = 16;
-constexpr int64_t kLeastRow = 32;  // elements: of shorter rows the padding would be much of the memory
+constexpr int64_t kMostPadding = 4;  // one part in so many of a row: more would be much of the memory
 
 class PaddedRows {
  public:
@@ -37,7 +37,10 @@ class PaddedRows {
     return node.op == Op::matmul || (node.op == Op::fused && node.attrs.get_str("kind") == "matmul");
   }
   bool is_region(const Node& node) const { return is_tile_region(node) || tile_claims(graph_, node); }
-  bool writes_rows(const Node& node) const { return is_product(node) || is_region(node); }
+  // Of a concat the kernels that make its parts, and copies.
+  bool writes_rows(const Node& node) const {
+    return is_product(node) || is_region(node) || node.op == Op::concat;
+  }
 
   // The axis along which rows lie.
   size_t row_axis(ValueId id) const {
@@ -66,7 +69,7 @@ class PaddedRows {
         if (multiplied_[seen] != 0) multiplied_[at] = 1;
       } else if (is_product(node)) {
         if (is_factor(node, i)) multiplied_[at] = 1;
-      } else if (!is_region(node)) {
+      } else if (!is_region(node) && node.op != Op::concat) {
         barred_[at] = 1;
       }
     }
@@ -86,9 +89,10 @@ class PaddedRows {
     const size_t axis = row_axis(id);
     const int64_t unit = kUnitBytes / dtype_bytes(type.dtype);
     const int64_t length = type.shape[axis].constant().value_or(0);
-    if (axis == 0 || length < kLeastRow || length % unit == 0) return;
+    const int64_t stored = (length + unit - 1) / unit * unit;
+    if (axis == 0 || stored == length || (stored - length) * kMostPadding > length) return;
     shapes_[at] = type.shape;
-    shapes_[at][axis] = Dim((length + unit - 1) / unit * unit);
+    shapes_[at][axis] = Dim(stored);
   }
 
   const Graph& graph_;

@@ -39,9 +39,31 @@ TEST(PaddedRows, OperandsOfProductsBeginAtUnits) {
 
 TEST(PaddedRows, WholeUnitsShortRowsAndWideTypesStay) {
   EXPECT_EQ(Product(Dim(56)).padded(), Shape());
-  EXPECT_EQ(Product(Dim(31)).padded(), Shape());
+  EXPECT_EQ(Product(Dim(27)).padded(), (Shape{Dim(64), Dim(32)}));
+  EXPECT_EQ(Product(Dim(25)).padded(), Shape());  // of which the padding would be more than a quarter
   EXPECT_EQ(Product(Dim::symbol("k")).padded(), Shape());
   EXPECT_EQ(Product(Dim(50), DType::f32).padded(), Shape());
+}
+
+// What two regions make side by side, as the operand of a product.
+TEST(PaddedRows, PartsOfAConcatLieInItsRows) {
+  Graph graph("main");
+  const ValueId a = graph.add(Op::exp, {graph.add_input("a", {DType::f16, {Dim(64), Dim(192)}})}),
+                b = graph.add(Op::neg, {graph.add_input("b", {DType::f16, {Dim(64), Dim(63)}})}),
+                both = graph.add(Op::concat, {a, b}, {{"axis", int64_t{1}}}),
+                y = graph.add_input("y", {DType::f16, {Dim(255), Dim(96)}});
+  graph.add_output(graph.add(Op::matmul, {both, y}), "product");
+  const CallGraph calls = select_kernels(graph, Target::from_name("sm_90"), {});
+  const Window& whole = calls.placement[static_cast<size_t>(both)];
+  EXPECT_EQ(whole.strides, (std::vector<Dim>{Dim(256), Dim(1)}));
+  for (const auto& [part, first] : {std::pair(a, 0), {b, 192}}) {
+    const Window& window = calls.placement[static_cast<size_t>(part)];
+    EXPECT_EQ(window.root, whole.root);
+    EXPECT_EQ(window.offset, Dim(first));
+    EXPECT_EQ(window.strides, whole.strides);
+  }
+  EXPECT_EQ(calls.calls.size(), 3u);
+  EXPECT_EQ(calls.calls.back().inputs[0].strides, whole.strides);
 }
 
 TEST(PaddedRows, WhatOthersReadDense) {

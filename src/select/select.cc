@@ -69,7 +69,10 @@ const Window& Selector::place(ValueId id) {
     if (const auto window = window_in_concat(id, part)) own = *window;
   } else if (const Shape& stored = padded_[static_cast<size_t>(id)];
              !stored.empty() && orders_[static_cast<size_t>(id)].empty()) {
-    own = padded_window(graph_.type(id), stored);
+    // Parts of a concat place it before it is lowered.
+    const auto [at, added] = padded_windows_.try_emplace(id);
+    if (added) at->second = padded_window(graph_.type(id), stored);
+    own = at->second;
   }
   return result_.placement[static_cast<size_t>(id)];
 }

@@ -39,10 +39,15 @@ class Selector {
     std::string origin;
   };
 
-  // An operand of products in tf32 and its copy with axis `k` innermost.
-  struct RoundedCopy {
+  // How an operand of products is copied: the axis that becomes innermost, and whether tf32 multiplies it.
+  struct CopyForm {
+    size_t inner = 0;
+    bool rounded = false;
+    bool operator==(const CopyForm&) const = default;
+  };
+  struct OperandCopy {
     Window from;
-    size_t k;
+    CopyForm form;
     Window to;
   };
 
@@ -57,7 +62,7 @@ class Selector {
   // Where a part, or what it is a view of, lies in the concat; none if strides cannot say it.
   std::optional<Window> window_in_concat(ValueId id, const ConcatPart& part);
   static Window part_window(Window whole, const ConcatPart& part, const Shape& shape);
-  // A part of a new value whose rows are padded.
+  // A part of a new root whose rows are padded.
   Window padded_window(const TensorType& type, const Shape& stored);
   static Window ordered_window(ValueId root, const TensorType& type, const Ints& order);
   // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is
@@ -97,20 +102,28 @@ class Selector {
   // `node` carries attributes, results and origin; `product` is the shape of the plain product.
   void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue,
                     const Shape& product, const std::vector<ValueId>& extras);
-  void emit_matmul(const Node& node, ValueId y, std::vector<Window> inputs, std::vector<Window> outputs,
-                   std::unique_ptr<Region> epilogue);
+  void emit_matmul(const Node& node, const std::vector<ValueId>& operands, std::vector<Window> inputs,
+                   std::vector<Window> outputs, std::unique_ptr<Region> epilogue);
   // `node` has the results and the origin, `operands` are values of this graph.
   void lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
                   std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras);
-  // --- tf32_operands.cc
+  // --- product_operands.cc
   // On CUDA, of a product in tf32: y, and x where the copy engine cannot read it, become copies that wgmma
   // reads, if that takes less time with the copies. Those of weights are made at load.
-  void round_operands(KernelCall& call, ValueId y, const std::vector<const KernelRow*>& rows,
+  void round_operands(KernelCall& call, const std::vector<ValueId>& operands,
+                      const std::vector<const KernelRow*>& rows, const std::string& origin);
+  // The same of a product of halves, whose operands become copies with rows of whole 16 bytes.
+  void align_operands(KernelCall& call, const std::vector<ValueId>& operands,
+                      const std::vector<const KernelRow*>& rows, const std::string& origin);
+  // The weights of which x (factor 0) or y (1) consists, side by side; none: a run makes it.
+  std::vector<Window> factor_weights(const std::vector<ValueId>& operands, const KernelCall& call,
+                                     size_t factor) const;
+  // The operand as a product reads it; `weights`: of which it consists, side by side.
+  Window operand_copy(const Window& w, const CopyForm& form, const std::vector<Window>& weights,
                       const std::string& origin);
-  // The operand as tf32 multiplies it, with axis `k` innermost; `weights`: of which it consists, side by
-  // side.
-  Window rounded(const Window& w, size_t k, const std::vector<Window>& weights, const std::string& origin);
-  const Window* find_rounded(const Window& w, size_t k) const;
+  const Window* find_copy(const Window& w, const CopyForm& form) const;
+  // Of a copy that a run makes, if there is none yet.
+  double copy_microseconds(const Window& w, const CopyForm& form) const;
 
   // Its own operands are those from number `first_operand` on.
   void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
@@ -185,9 +198,10 @@ class Selector {
   std::vector<Ints> orders_;       // by value: how it is stored
   std::vector<ConcatPart> parts_;  // by value: the concat it is written into
   std::vector<Shape> padded_;      // by value: as it is stored, where its rows are padded
-  std::vector<ValueId> targets_;   // by value: the variable it is written into
+  std::map<ValueId, Window> padded_windows_;
+  std::vector<ValueId> targets_;  // by value: the variable it is written into
   std::map<ValueId, Window> channels_last_copies_, rounded_weights_;
-  std::vector<RoundedCopy> rounded_;
+  std::vector<OperandCopy> operand_copies_;
   std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it
   std::map<ValueId, JoinedWeights> joined_;  // by root
   std::set<ValueId> made_at_load_;           // roots
