@@ -21,8 +21,10 @@ constexpr double kSimtLatency = 1000;    // of a stage of simt.cuh
 constexpr double kSingleLatency = 2000;  // and of single.cuh
 // Of simt.cuh, in multiply-adds of a thread: an element read of shared memory, and one loaded to it.
 constexpr double kSimtRead = 0.2, kSimtLoad = 18;
-constexpr double kRoundedRow = 1.05;                     // of x in wgmma_tf32.cuh, of a step
-constexpr double kSimtWarp = 17;                         // multiply-adds of one of its warps per cycle
+constexpr double kRoundedRow = 1.05;  // of x in wgmma_tf32.cuh, of a step
+// Multiply-adds of one of its warps per cycle if it never waited, and the wait for each k, in multiply-adds
+// of a thread.
+constexpr double kSimtWarp = 29, kSimtWait = 30;
 constexpr double kStepOverhead = 50;                     // barriers between stages
 constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which rounds its operands
 // Of loads of rows that are no whole lines: of one multiprocessor, of all from the L2 cache, which the copy
@@ -48,19 +50,19 @@ constexpr double kClusterSum = 2400;                //   where all multiprocesso
 constexpr double kClusterPart = 285;                //   reads of each part of a cluster's sum
 constexpr double kClusterResult = 0.35;             //   and of each result,
 constexpr double kReduceScatterResult =
-    0.05;                                   //   of which each block adds its own chunks (wgmma_cluster.cuh);
-constexpr double kFewClusterSum = 1200;     // of few rows (few_rows.cuh), whose blocks need no barrier,
-constexpr double kFewClusterPart = 50;      //   of each part
-constexpr double kSimtClusterResult = 0.5;  //   the groups of simt.cuh are smaller
-constexpr double kMostSharing = 1.5;        //   more blocks wait together
-constexpr double kMulticastStart = 500;     // blocks that begin and end together
-constexpr double kWorkspaceSum = 6000;      // a second launch,
-constexpr double kWorkspaceBytes = 32;      //   of parts that a block of it reads per cycle
-constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
-constexpr double kRowResult = 0.05;   //   and of each result
+    0.05;                                //   of which each block adds its own chunks (wgmma_cluster.cuh);
+constexpr double kFewClusterSum = 1200;  // of few rows (few_rows.cuh), whose blocks need no barrier,
+constexpr double kFewClusterPart = 50;   //   of each part
+constexpr double kSimtClusterSum = 1200, kSimtClusterResult = 0.25;  //   the groups of simt.cuh are smaller
+constexpr double kMostSharing = 1.5;                                 //   more blocks wait together
+constexpr double kMulticastStart = 500;                              // blocks that begin and end together
+constexpr double kWorkspaceSum = 6000;                               // a second launch,
+constexpr double kWorkspaceBytes = 32;  //   of parts that a block of it reads per cycle
+constexpr double kRowExchange = 600;    // of a statistic of rows, for every block of a cluster but the first,
+constexpr double kRowResult = 0.05;     //   and of each result
 
 // Of sliced.cuh: the multiply-adds of one multiprocessor per cycle with warps enough, in f32 and tf32.
-constexpr double kSlicedSimt = 48, kSlicedTf32 = 170, kWarpsEnough = 4;
+constexpr double kSlicedSimt = 61, kSlicedTf32 = 170, kWarpsEnough = 4;
 constexpr double kSharedTf32 = 110, kShortTf32 = 250;      // where blocks share it; of four slices
 constexpr double kSliceSum = 60, kSlicedResult = 0.15;     // a slice's sums; a result in the epilogue
 constexpr double kSlicedBytes = 60;                        // from the L2 cache, one multiprocessor per cycle
@@ -96,6 +98,13 @@ double simt_rate(const MatmulWay& c) {
   const double results = static_cast<double>(thread.m) * thread.n;
   const double loads = static_cast<double>(c.block_m + c.block_n) / simt_threads(c);  // for each k
   return 128 / (1 + (kSimtRead * (thread.m + thread.n) + kSimtLoad * loads) / results);
+}
+
+// Of one of its warps, where there are too few to hide what each waits for.
+double simt_warp_rate(const MatmulWay& c) {
+  const ThreadTile thread = simt_thread(c);
+  const double results = static_cast<double>(thread.m) * thread.n;
+  return kSimtWarp * results / (results + kSimtWait);
 }
 
 // Cycles of a step of one block that has its multiprocessor for itself.
@@ -175,7 +184,7 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
   const double from_l2 = is_wgmma(c) ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
   if (c.unit == MatmulUnit::simt) {
     const double step = step_cycles(sizes, c), warps = simt_threads(c) / 32;
-    const double alone = step * std::max(1.0, simt_rate(c) / (kSimtWarp * warps));
+    const double alone = step * std::max(1.0, simt_rate(c) / (simt_warp_rate(c) * warps));
     const double from_l2_all = 2 * loaded * static_cast<double>(running) / kL2Bytes;  // f32
     return std::max({step * most, alone, from_l2_all, load_latency(sizes, c, mean)});
   }
@@ -272,17 +281,18 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
                                 (reduce_scatters(c) ? kReduceScatterBehindMemory : kBehindMemory) * cycles) +
            kStart + (large ? kAlone : 0) + (multicast_blocks(c) > 1 ? kMulticastStart : 0);
-  const double result = family_of(c) == MatmulFamily::simt ? kSimtClusterResult
-                        : reduce_scatters(c)               ? kReduceScatterResult
-                                                           : kClusterResult;
+  const bool simt = family_of(c) == MatmulFamily::simt;
+  const double result = simt                 ? kSimtClusterResult
+                        : reduce_scatters(c) ? kReduceScatterResult
+                                             : kClusterResult;
   // The blocks of a cluster have one tile: in each wave they start, load and add anew.
   if (split_parts(c) > 1 && splits_in_cluster(c)) {
-    const double sum = keeps_x(sizes, c)
-                           ? kFewClusterSum + kFewClusterPart * split_parts(c)
-                           : kClusterBase +
-                                 (kClusterSum * std::min(1.0, mean) + kClusterPart * split_parts(c)) *
-                                     std::min(sharing, kMostSharing) +
-                                 result * results;
+    const double sum = keeps_x(sizes, c) ? kFewClusterSum + kFewClusterPart * split_parts(c)
+                                         : kClusterBase +
+                                               ((simt ? kSimtClusterSum : kClusterSum) * std::min(1.0, mean) +
+                                                kClusterPart * split_parts(c)) *
+                                                   std::min(sharing, kMostSharing) +
+                                               result * results;
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
   // One block adds up the parts of a tile.

@@ -52,6 +52,15 @@ TEST(MatmulWays, chunks_are_reduced_where_each_block_has_as_many_and_the_parts_f
   }
 }
 
+TEST(MatmulWays, f32_of_few_results_is_sliced) {
+  // Measured on an H200: 13.9 us, 19.6 in tiles of 32 x 32; 12.2, 18.0; 23.8, 25.3 in tiles of 64 x 64.
+  for (const auto& [m, n, k] : {std::tuple(512, 512, 512), {128, 1024, 1024}, {1024, 256, 1024}}) {
+    const MatmulWay way = choose_matmul({.m = m, .n = n, .k = k, .f32 = true}, MatmulFamily::simt, 90, 4);
+    EXPECT_EQ(way.slices, 8) << to_string(way);
+    EXPECT_EQ(split_parts(way), 1) << to_string(way);
+  }
+}
+
 TEST(MatmulWays, large_products_take_the_largest_tile) {
   // Three warps run the epilogue: not faster than twelve steps of K.
   for (const int64_t n : {4096, 8192})
