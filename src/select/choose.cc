@@ -94,7 +94,6 @@ std::string microseconds(double value) { return format_fixed(value, 1) + " us"; 
 // Moves the first product of sliced.cuh to the front, which may share a launch with others (bundle_calls), if
 // it takes no longer than the edge and the start of a kernel that this saves. Whether it moved one.
 bool prefer_shared_launch(std::vector<Candidate>& candidates, const Target& target) {
-  constexpr double kStartMicroseconds = 1;
   const auto shared = std::find_if(candidates.begin(), candidates.end(), [](const Candidate& c) {
     const auto* way = std::get_if<MatmulWay>(&c.way);
     return way != nullptr && is_sliced(*way);

@@ -85,7 +85,7 @@ double Selector::copy_microseconds(const Window& w, const CopyForm& form) const 
   KernelCall copy;
   copy.inputs = {without_broadcast(w)};
   copy.outputs = {without_broadcast(copy_along(w, form.inner, w.root))};
-  return estimate_microseconds(copy, kRegionRow, target_, options_.ranges);
+  return kStartMicroseconds + estimate_microseconds(copy, kRegionRow, target_, options_.ranges);
 }
 
 void Selector::round_operands(KernelCall& call, const std::vector<ValueId>& operands,

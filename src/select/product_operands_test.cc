@@ -70,6 +70,11 @@ TEST(ProductOperands, TheEstimateDecidesOverCopiesOfARun) {
   EXPECT_TRUE(multiplies_by_wgmma(many.calls[1]));
   const CallGraph few = selected({.rows = 64, .depth = 63, .columns = 64, .x_aligned = false});
   EXPECT_EQ(few.calls.size(), 1u);
+  // The copy of x would take a start and an edge more than its bytes, that of w takes them.
+  const CallGraph some = selected(
+      {.rows = 200, .depth = 333, .columns = 251, .turned = false, .known = false, .x_aligned = false});
+  ASSERT_EQ(some.calls.size(), 2u);
+  EXPECT_EQ(some.calls[1].inputs[1].root, some.calls[0].outputs[0].root);
 }
 
 }  // namespace
