@@ -144,16 +144,22 @@ TEST(ConvCuda, DepthwiseTilesStayInRegisters) {
 TEST(ConvCuda, GroupsOfFewChannelsCompile) {
   RowTexts texts;
   RandomWindows random(5);
-  const std::vector<ConvCase> cases = {
-      {.groups = 32, .channels = 8, .maps = 8, .bias = true, .stride = 1},
-      {.groups = 7, .channels = 4, .maps = 4},
-      {.groups = 9, .channels = 3, .maps = 5, .last = false},
-      {.groups = 4, .channels = 32, .maps = 32, .last = false, .stride = 1},
-      {.spatial = 1, .groups = 2, .channels = 24, .maps = 64, .dilation = 2}};
-  for (const ConvCase& c : cases)
-    for (DType dtype : {DType::f16, DType::bf16}) {
+  const std::vector<ConvCase> cases = {{.groups = 32, .channels = 8, .maps = 8, .bias = true, .stride = 1},
+                                       {.groups = 7, .channels = 4, .maps = 4},
+                                       {.groups = 9, .channels = 3, .maps = 5, .last = false},
+                                       {.groups = 4, .channels = 32, .maps = 32, .last = false, .stride = 1},
+                                       {.spatial = 1, .groups = 2, .channels = 24, .maps = 64, .dilation = 2},
+                                       {.channels = 64, .maps = 3, .bias = true, .last = false, .stride = 1},
+                                       {.channels = 3, .maps = 64, .kernel = 7},
+                                       {.channels = 6, .maps = 12, .last = false},
+                                       {.spatial = 1, .channels = 1, .maps = 12, .stride = 1, .dilation = 3}};
+  for (const ConvCase& c : cases) {
+    for (DType dtype : {DType::f16, DType::bf16})
       texts.add("conv_grouped", conv_problem(random, dtype, c), random.ranges());
-    }
+    ConvCase tf32 = c;
+    tf32.tf32 = true;
+    texts.add("conv_grouped", conv_problem(random, DType::f32, tf32), random.ranges());
+  }
   AICF_NEEDS_NVRTC();
   texts.compile([](const std::vector<std::string>& sources, const char* target) {
     for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
@@ -162,8 +168,8 @@ TEST(ConvCuda, GroupsOfFewChannelsCompile) {
 
 TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
   RandomWindows random(5);
-  const auto have = [&](const ConvCase& c) {
-    const CudaProblem p = conv_problem(random, DType::bf16, c);
+  const auto have = [&](const ConvCase& c, DType dtype = DType::bf16) {
+    const CudaProblem p = conv_problem(random, dtype, c);
     Problem problem;
     problem.family = "conv";
     for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
@@ -174,9 +180,15 @@ TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
                        [](const CudaKernel* row) { return row->name == "conv_grouped"; });
   };
   EXPECT_TRUE(have({.groups = 4}));
+  EXPECT_TRUE(have({.groups = 4, .tf32 = true}, DType::f32));
+  EXPECT_FALSE(have({.groups = 4}, DType::f32));
+  EXPECT_TRUE(have({.channels = 128, .maps = 3, .stride = 1}));
+  EXPECT_TRUE(have({.channels = 3, .maps = 64, .kernel = 7}));
+  EXPECT_FALSE(have({.channels = 3, .maps = 65}));
+  EXPECT_FALSE(have({.channels = 64, .maps = 64}));
+  EXPECT_FALSE(have({.channels = 1024, .maps = 3}));  // no box has room
   EXPECT_TRUE(have({.groups = 4, .channels = 3, .maps = 5}));
   EXPECT_FALSE(have({.groups = 4, .channels = 1, .maps = 1}));
-  EXPECT_FALSE(have({}));
   EXPECT_FALSE(have({.groups = 2, .channels = 128}));                            // of many channels
   EXPECT_FALSE(have({.spatial = 3, .groups = 4}));                               // of volumes
   EXPECT_FALSE(have({.groups = 4, .kernel = 3, .stride = 1, .dilation = 200}));  // no box has room
@@ -248,6 +260,30 @@ TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
       function(conv_problem(random, DType::f16, {.groups = 2, .channels = 64})).starts_with("conv_tma"));
   EXPECT_FALSE(
       function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
+}
+
+// A few maps of many pixels, and pictures of a few channels, cost less by boxes of windows than by tiles that
+// are mostly empty.
+TEST(ConvCuda, NarrowConvolutionsAreCheaperByBoxes) {
+  RandomWindows random(3);
+  const auto microseconds = [&](const ConvCase& c, DType dtype, const char* row) {
+    CudaProblem p = conv_problem(random, dtype, c);
+    const Dim size(224), out((224 + 2 - c.kernel) / c.stride + 1);
+    p.inputs[0].sizes = {Dim(16), Dim(c.channels), size, size};
+    p.outputs[0].sizes = {Dim(16), Dim(c.maps), out, out};
+    p.inputs[0] = channels_last(p.inputs[0]);
+    p.outputs[0].strides = row_major_strides(p.outputs[0].sizes);
+    p.inputs[0].offset = p.outputs[0].offset = Dim(0);
+    p.arch = 90;
+    p.ranges = &random.ranges();
+    return cuda_variants(*find_cuda_kernel(row), p).front().microseconds;
+  };
+  for (const bool tf32 : {false, true})
+    for (const ConvCase& c : std::vector<ConvCase>{{.channels = 64, .maps = 3, .stride = 1, .tf32 = tf32},
+                                                   {.channels = 3, .maps = 64, .kernel = 7, .tf32 = tf32}}) {
+      const DType dtype = tf32 ? DType::f32 : DType::bf16;
+      EXPECT_LT(microseconds(c, dtype, "conv_grouped"), microseconds(c, dtype, "conv_mma")) << c.channels;
+    }
 }
 
 bool loads_by_tma(const KernelVariant& variant) {

@@ -1,20 +1,26 @@
-// Convolution of f16 and bf16 in groups of few channels with mma.sync: a block keeps the weights of several groups and goes
-// through boxes of pixels. Of each it copies x once, for all taps and groups; while one box is multiplied the next is on its
-// way. A result is the sum over (tap in row-major order, channel of the group), channels in steps of 16 and a last one of 8.
+// Convolution of f16, bf16 and, in tf32, f32 in groups of few channels or of few maps with mma.sync: a block keeps the
+// weights of several groups and goes through boxes of pixels. Of each it copies x once, for all taps and groups; while one
+// box is multiplied the next is on its way. A result is the sum over (tap in row-major order, channel of the group), channels
+// in steps of 16 (tf32: 8) and a last one of half as many; of few channels of halves 16 are those of four taps.
 #pragma once
 
 #include "conv/cuda/window_box.cuh"
 
 namespace aicf {
 
-// Two words of a and one of b: 8 steps of k.
-__device__ __forceinline__ void mma_16x8x8(f16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+// Two words of a and one of b: half of the steps of k of four words (MmaType).
+__device__ __forceinline__ void mma_half_step(f16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a0), "r"(a1), "r"(b));
 }
-__device__ __forceinline__ void mma_16x8x8(bf16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+__device__ __forceinline__ void mma_half_step(bf16, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a0), "r"(a1), "r"(b));
+}
+__device__ __forceinline__ void mma_half_step(float, float (&c)[4], uint32_t a0, uint32_t a1, uint32_t b) {
+  asm volatile("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
                : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                : "r"(a0), "r"(a1), "r"(b));
 }
@@ -26,61 +32,82 @@ __device__ __forceinline__ uint32_t load_shared_word(uint32_t address) {
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
   return word;
 }
+__device__ __forceinline__ uint2 load_shared_words(uint32_t address) {
+  uint2 words;
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(words.x), "=r"(words.y) : "r"(address) : "memory");
+  return words;
+}
+
+// What a warp multiplies at a time: kTiles tiles of 16 results, by blocks of eight columns.
+constexpr int kGroupedTiles = 2;
 
 // Shape: that of WindowBox, and kGroupChannels, kGroupMaps, kGroups: channels and maps of a group, groups of a slice, whose
-// channels begin at multiples of 8. kTogether: groups of a warp's step. kStored: results of a group's maps that are stored
-// together, where pixels are rows.
-template <class T, class Shape, int kTogether, int kUnit, bool kPixelRows, int kStored, int kThreads>
-struct ConvGrouped {
+// channels begin at whole chunks. kTogether: groups of a warp's step.
+template <class T, class Shape, int kTogether, int kUnit, int kThreads>
+struct ChunkProducts {
   static constexpr int kC = Shape::kGroupChannels, kM = Shape::kGroupMaps, kGroups = Shape::kGroups;
-  static constexpr int kTaps = Shape::kKernelH * Shape::kKernelW, kWarps = kThreads / 32, kTiles = 2;
-  static constexpr bool kWholeChunks = kC % 8 == 0;
-  static constexpr int kChunks = chunks_of_group(kC), kBlocks = (kM + 7) / 8;  // the latter of columns
-  static constexpr int kAllBlocks = kTogether * kBlocks, kQuads = (kAllBlocks + 3) / 4;
-  static constexpr int kSliceChannels = chunk_offset(kGroups - 1, kC) + kChunks * 8;
-  using Box = WindowBox<T, Shape, kSliceChannels, kUnit, kThreads>;
-  static constexpr int kUnits = kGroups / kTogether;
-  static_assert(kGroups % kTogether == 0, "whole steps");
-  static constexpr int kPixelTiles = (Box::kResults + 16 * kTiles - 1) / (16 * kTiles);
-  // Weights as mma takes them: [group, tap, chunk, block of columns, lane], words of two.
-  static constexpr int kGroupWords = kTaps * kChunks * kBlocks * 32, kWeightBytes = kGroups * kGroupWords * 4;
+  static constexpr int kTaps = Shape::kKernelH * Shape::kKernelW, kTiles = kGroupedTiles;
+  static constexpr int kVector = 16 / int(sizeof(T)), kWord = kVector / 4;  // elements of a chunk, of a word
+  static constexpr bool kWholeChunks = kC % kVector == 0;
+  // The only group of a slice begins where the slice does.
+  static constexpr int kChunks = kGroups == 1 ? (kC + kVector - 1) / kVector : chunks_of_group(kC, kVector);
+  static constexpr int kBlocks = (kM + 7) / 8;  // of columns
+  static constexpr int kSliceChannels = chunk_offset(kGroups - 1, kC, kVector) + kChunks * kVector;
+  using Box = WindowBox<T, Shape, kSliceChannels, kUnit, kThreads, kGroups * kC>;
+  // Weights as mma takes them: words [group, tap, chunk, block of columns, lane].
+  static constexpr int kGroupWords = kTaps * kChunks * kBlocks * 32, kWords = kGroups * kGroupWords;
 
   template <class O>
   static __device__ __forceinline__ void load_weights(const O& o, typename O::Index first_group, typename O::Index groups,
                                                       uint32_t* weights) {
     using I = typename O::Index;
-    constexpr int kWords = kGroups * kGroupWords;
 #pragma unroll 8
     for (int i = int(threadIdx.x); i < kWords; i += kThreads) {
       const int lane = i % 32, block = i / 32 % kBlocks, chunk = i / (32 * kBlocks) % kChunks,
                 tap = i / (32 * kBlocks * kChunks) % kTaps, group = i / kGroupWords;
       const int map = block * 8 + lane / 4;
-      const int channel = chunk_offset(group, kC) + chunk * 8 + lane % 4 * 2 - group * kC;
+      const int channel = first_channel(group, chunk, lane);
       const I at = ((first_group + group) * kM + map) * o.w_map + tap / Shape::kKernelW * o.w_tap[1] +
                    tap % Shape::kKernelW * o.w_tap[2];
       uint32_t word = 0;
       if (first_group + group < groups && map < kM) {
-        if (channel >= 0 && channel < kC) word = o.w[at + channel * o.w_channel].bits;
-        if (channel + 1 >= 0 && channel + 1 < kC) word |= uint32_t(o.w[at + (channel + 1) * o.w_channel].bits) << 16;
+#pragma unroll
+        for (int e = 0; e < kWord; ++e)
+          if (channel + e >= 0 && channel + e < kC)
+            word |= uint32_t(MmaType<T>::word(o.w[at + (channel + e) * o.w_channel])) << 16 * e;
       }
-      weights[i] = word;
+      weights[i] = rounded(word);
     }
   }
 
-  // Of the two channels of this lane in a chunk those of the group: another group's, times zero, need not be zero.
+  // Of the group, the first of the channels in this lane's word of a chunk.
+  static __device__ __forceinline__ int first_channel(int group, int chunk, int lane) {
+    return chunk_offset(group, kC, kVector) + chunk * kVector + lane % 4 * kWord - group * kC;
+  }
+  static __device__ __forceinline__ uint32_t rounded(uint32_t word) {
+    if constexpr (kWord == 1)
+      return to_tf32(word);
+    else
+      return word;
+  }
+
+  // Of the channels of this lane's word in a chunk those of the group: another group's, times zero, need not be zero.
   static __device__ __forceinline__ uint32_t channel_mask(int group, int chunk) {
     if constexpr (kWholeChunks) return 0xffffffffu;
-    const int channel = chunk_offset(group, kC) + chunk * 8 + int(threadIdx.x) % 4 * 2 - group * kC;
-    return (channel >= 0 && channel < kC ? 0xffffu : 0u) | (channel + 1 >= 0 && channel + 1 < kC ? 0xffff0000u : 0u);
+    const int channel = first_channel(group, chunk, int(threadIdx.x) % 32);
+    const auto bits = [&](int c, uint32_t all) { return c >= 0 && c < kC ? all : 0u; };
+    if constexpr (kWord == 1) return bits(channel, 0xffffffffu);
+    return bits(channel, 0xffffu) | bits(channel + 1, 0xffff0000u);
   }
 
   // Adds the products of one group to its blocks of columns. `rows`: where the lane reads the first tap of each tile's rows.
-  static __device__ __forceinline__ void multiply(const uint32_t (&rows)[kTiles], uint32_t weights, int group,
-                                                  float (&acc)[kTiles][kQuads * 4][4], int first_block) {
+  template <int kColumns>
+  static __device__ __forceinline__ void multiply_group(const uint32_t (&rows)[kTiles], uint32_t weights, int group,
+                                                        float (&acc)[kTiles][kColumns][4], int first_block) {
     uint32_t mask[kChunks];
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) mask[c] = channel_mask(group, c);
-    const uint32_t from = chunk_offset(group, kC) * 2;
+    const uint32_t from = chunk_offset(group, kC, kVector) * int(sizeof(T));
 #pragma unroll
     for (int tap = 0; tap < kTaps; ++tap) {
       const uint32_t w = weights + tap * (kChunks * kBlocks * 128);
@@ -94,13 +121,14 @@ struct ConvGrouped {
             a[i][0] &= mask[c], a[i][1] &= mask[c];
             a[i][2] &= mask[c + 1], a[i][3] &= mask[c + 1];
           }
+          MmaType<T>::prepare(a[i]);
         }
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) {
           const uint32_t b0 = load_shared_word(w + (c * kBlocks + b) * 128),
                          b1 = load_shared_word(w + ((c + 1) * kBlocks + b) * 128);
 #pragma unroll
-          for (int i = 0; i < kTiles; ++i) mma_16x8x16(T{}, acc[i][first_block + b], a[i], b0, b1);
+          for (int i = 0; i < kTiles; ++i) MmaType<T>::multiply(acc[i][first_block + b], a[i], b0, b1);
         }
       }
       if constexpr (kChunks % 2 == 1) {
@@ -109,17 +137,123 @@ struct ConvGrouped {
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
           load_two_matrices(a[i], rows[i] + from + Box::tap_offset(tap) + c * 16);
-          a[i][0] &= mask[c], a[i][1] &= mask[c];
+          a[i][0] = rounded(a[i][0] & mask[c]), a[i][1] = rounded(a[i][1] & mask[c]);
         }
 #pragma unroll
         for (int b = 0; b < kBlocks; ++b) {
           const uint32_t word = load_shared_word(w + (c * kBlocks + b) * 128);
 #pragma unroll
-          for (int i = 0; i < kTiles; ++i) mma_16x8x8(T{}, acc[i][first_block + b], a[i][0], a[i][1], word);
+          for (int i = 0; i < kTiles; ++i) mma_half_step(T{}, acc[i][first_block + b], a[i][0], a[i][1], word);
         }
       }
     }
   }
+
+  // Adds the products of the groups of step `unit` to the results from `first_result` on of a box.
+  template <int kColumns>
+  static __device__ __forceinline__ void multiply(uint32_t box, uint32_t weights, int first_result, int unit,
+                                                  float (&acc)[kTiles][kColumns][4]) {
+    const int lane = int(threadIdx.x) % 32;
+    uint32_t rows[kTiles];  // of an odd last chunk lanes 0 to 15 say where it is
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i) {
+      const int result = first_result + i * 16 + lane % 16;
+      rows[i] = box + Box::result_offset(result < Box::kResults ? result : 0) + lane / 16 * 16;
+    }
+#pragma unroll
+    for (int g = 0; g < kTogether; ++g)
+      multiply_group(rows, weights + (unit * kTogether + g) * (kGroupWords * 4) + lane * 4, unit * kTogether + g, acc,
+                     g * kBlocks);
+  }
+};
+
+// Of one group of up to four channels of halves: a step of K is four taps of four channels, of which a lane has one tap. The
+// order within a step is that of the lanes, in both operands.
+template <class T, class Shape, int kThreads>
+struct TapProducts {
+  static constexpr int kC = Shape::kGroupChannels, kM = Shape::kGroupMaps, kLaneChannels = 4, kStepTaps = 4;
+  static constexpr int kTaps = Shape::kKernelH * Shape::kKernelW, kTiles = kGroupedTiles;
+  static constexpr int kSteps = (kTaps + kStepTaps - 1) / kStepTaps, kBlocks = (kM + 7) / 8;
+  static_assert(sizeof(T) == 2 && kC <= kLaneChannels && Shape::kGroups == 1, "few channels");
+  using Box = WindowBox<T, Shape, kLaneChannels, 1, kThreads, kC>;
+  // Words [step, block of columns, lane, pair of channels].
+  static constexpr int kWords = kSteps * kBlocks * 64;
+
+  template <class O>
+  static __device__ __forceinline__ void load_weights(const O& o, typename O::Index, typename O::Index, uint32_t* weights) {
+    using I = typename O::Index;
+#pragma unroll 4
+    for (int i = int(threadIdx.x); i < kWords; i += kThreads) {
+      const int channel = i % 2 * 2, lane = i / 2 % 32, block = i / 64 % kBlocks, step = i / (64 * kBlocks);
+      const int map = block * 8 + lane / 4, tap = step * kStepTaps + lane % 4;
+      const I at = map * o.w_map + tap / Shape::kKernelW * o.w_tap[1] + tap % Shape::kKernelW * o.w_tap[2];
+      uint32_t word = 0;
+      if (map < kM && tap < kTaps) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e)
+          if (channel + e < kC) word |= uint32_t(o.w[at + (channel + e) * o.w_channel].bits) << 16 * e;
+      }
+      weights[i] = word;
+    }
+  }
+
+  // The four channels of a position, zeros in place of those that x lacks: nobody writes them.
+  static __device__ __forceinline__ uint2 load_channels(uint32_t address) {
+    uint2 words = load_shared_words(address);
+    if constexpr (kC == 1) words.x &= 0xffff;
+    if constexpr (kC <= 2) words.y = 0;
+    if constexpr (kC == 3) words.y &= 0xffff;
+    return words;
+  }
+
+  template <int kColumns>
+  static __device__ __forceinline__ void multiply(uint32_t box, uint32_t weights, int first_result, int,
+                                                  float (&acc)[kTiles][kColumns][4]) {
+    const int lane = int(threadIdx.x) % 32;
+    uint32_t rows[kTiles][2];
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int result = first_result + i * 16 + half * 8 + lane / 4;
+        rows[i][half] = box + Box::result_offset(result < Box::kResults ? result : 0);
+      }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int tap = step * kStepTaps + lane % 4;
+      const bool exists = step + 1 < kSteps || tap < kTaps;
+      const uint32_t offset = exists ? Box::tap_offset(tap) : 0;
+      uint32_t a[kTiles][4];
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const uint2 words = load_channels(rows[i][half] + offset);
+          a[i][half] = exists ? words.x : 0;
+          a[i][half + 2] = exists ? words.y : 0;
+        }
+#pragma unroll
+      for (int b = 0; b < kBlocks; ++b) {
+        const uint2 w = load_shared_words(weights + ((step * kBlocks + b) * 32 + lane) * 8);
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) MmaType<T>::multiply(acc[i][b], a[i], w.x, w.y);
+      }
+    }
+  }
+};
+
+// Products: what brings the weights of a slice of groups to shared memory and multiplies them. kStored: results of a group's
+// maps that are stored together, where pixels are rows.
+template <class T, class Shape, class Products, int kTogether, bool kPixelRows, int kStored, int kThreads>
+struct ConvGrouped {
+  static constexpr int kC = Shape::kGroupChannels, kM = Shape::kGroupMaps, kGroups = Shape::kGroups;
+  static constexpr int kWarps = kThreads / 32, kTiles = kGroupedTiles;
+  using Box = typename Products::Box;
+  static constexpr int kBlocks = Products::kBlocks, kAllBlocks = kTogether * kBlocks, kQuads = (kAllBlocks + 3) / 4;
+  static constexpr int kUnits = kGroups / kTogether;
+  static_assert(kGroups % kTogether == 0, "whole steps");
+  static constexpr int kPixelTiles = (Box::kResults + 16 * kTiles - 1) / (16 * kTiles);
+  static constexpr int kWeightBytes = Products::kWords * 4;
 
   // Columns `first` … of group `group`: one of the block's results, number `result` of its box.
   template <int V, class O, class Epilogue, class I>
@@ -154,18 +288,8 @@ struct ConvGrouped {
 #pragma unroll 1
     for (int step = warp; step < kUnits * kPixelTiles; step += kWarps) {
       const int unit = step % kUnits, first_result = step / kUnits * (16 * kTiles);
-      uint32_t rows[kTiles];
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-        const int result = first_result + i * 16 + lane % 16;
-        rows[i] = box + Box::result_offset(result < Box::kResults ? result : 0) + lane / 16 * 16;
-      }
-      // Of an odd last chunk lanes 0 to 15 say where it is.
       float acc[kTiles][kQuads * 4][4] = {};
-#pragma unroll
-      for (int g = 0; g < kTogether; ++g)
-        multiply(rows, weights + (unit * kTogether + g) * (kGroupWords * 4) + lane * 4, unit * kTogether + g, acc,
-                 g * kBlocks);
+      Products::multiply(box, weights, first_result, unit, acc);
 #pragma unroll
       for (int i = 0; i < kTiles; ++i)
 #pragma unroll
@@ -213,7 +337,7 @@ struct ConvGrouped {
       commit_copies();
     };
     load(I(blockIdx.x), 0);
-    load_weights(o, first_group, groups, reinterpret_cast<uint32_t*>(shared));
+    Products::load_weights(o, first_group, groups, reinterpret_cast<uint32_t*>(shared));
     int buffer = 0;
     for (I number = I(blockIdx.x); number < boxes; number += I(gridDim.x), buffer ^= 1) {
       load(I(number + I(gridDim.x)), buffer ^ 1);

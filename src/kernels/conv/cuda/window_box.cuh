@@ -22,24 +22,32 @@ struct BoxPlace {
   }
 };
 
-// Channels of a group, or maps, are a part of at most so many chunks of 8: the first of group `group` begins at
-// chunk_offset(group, size), and its first channel stands this far behind it.
-__device__ __forceinline__ constexpr int chunks_of_group(int size) {
-  const int apart = size % 8 == 0 ? 8 : size % 4 == 0 ? 4 : size % 2 == 0 ? 2 : 1;  // of groups' beginnings, at least
-  return (8 - apart + size + 7) / 8;
+// Channels of a group, or maps, are a part of at most so many chunks of `vector`, 8 or 4: the first of group `group` begins
+// at chunk_offset(group, size, vector), and its first channel stands this far behind it.
+__device__ __forceinline__ constexpr int chunks_of_group(int size, int vector = 8) {
+  int apart = vector;  // of groups' beginnings, at least
+  while (size % apart != 0) apart /= 2;
+  return (vector - apart + size + vector - 1) / vector;
 }
-__device__ __forceinline__ constexpr int chunk_offset(int group, int size) { return group * size / 8 * 8; }
+__device__ __forceinline__ constexpr int chunk_offset(int group, int size, int vector = 8) {
+  return group * size / vector * vector;
+}
 
 // Shape: constants kRows, kColumns of a box of results, kKernelH, kKernelW, kStrideH, kStrideW, kDilationH, kDilationW.
-// kChannels: a multiple of 8. kUnit: 8 where channels are neighbours, eight in an aligned unit, else 1.
-template <class T, class Shape, int kChannels, int kUnit, int kThreads>
+// kChannels: whole chunks of 16 bytes, or less than one. kUnit: elements of a chunk where channels are neighbours, a chunk in an aligned unit,
+// else 1; then only the first kLoaded channels are written.
+template <class T, class Shape, int kChannels, int kUnit, int kThreads, int kLoaded = kChannels>
 struct WindowBox {
+  static constexpr int kSize = int(sizeof(T)), kVector = 16 / kSize;
   static constexpr int kHeight = (Shape::kRows - 1) * Shape::kStrideH + (Shape::kKernelH - 1) * Shape::kDilationH + 1;
   static constexpr int kWidth = (Shape::kColumns - 1) * Shape::kStrideW + (Shape::kKernelW - 1) * Shape::kDilationW + 1;
   static constexpr int kPositions = kHeight * kWidth, kResults = Shape::kRows * Shape::kColumns;
   // An odd number of 16 bytes: eight neighbours lie in other banks.
-  static constexpr int kChunks = kChannels / 8, kPitch = (kChunks | 1) * 16, kBytes = kPositions * kPitch;
-  static_assert(kChannels % 8 == 0, "whole chunks");
+  static constexpr int kChunks = kChannels / kVector;
+  static constexpr int kPitch = kChunks == 0 ? kChannels * kSize : (kChunks | 1) * 16;
+  static constexpr int kBytes = (kPositions * kPitch + 15) / 16 * 16;
+  static_assert(kChannels % kVector == 0 || (kChunks == 0 && kUnit == 1), "whole chunks, or elements of less than one");
+  static_assert(kUnit == 1 || kUnit == kVector, "elements one by one, or chunks");
 
   // Bytes from the box's first position: of the first tap of a result, and from there of a tap.
   static __device__ __forceinline__ int result_offset(int result) {
@@ -62,17 +70,17 @@ struct WindowBox {
       inside = inside && U(row) < U(axis[1].in) && U(column) < U(axis[2].in);
       return row * axis[1].in_stride + column * axis[2].in_stride;
     };
-    if constexpr (kUnit == 8) {
+    if constexpr (kUnit > 1) {
       const uint32_t to = shared_address(box);
 #pragma unroll 4
       for (int i = int(threadIdx.x); i < kPositions * kChunks; i += kThreads) {
         const int position = i / kChunks, chunk = i % kChunks;
-        bool inside = chunk * 8 < channels_left;
+        bool inside = chunk * kVector < channels_left;
         const I from = offset(position, inside);
-        copy_async(to + position * kPitch + chunk * 16, inside ? x + (from + chunk * 8) : x, inside ? 16 : 0);
+        copy_async(to + position * kPitch + chunk * 16, inside ? x + (from + chunk * kVector) : x, inside ? 16 : 0);
       }
     } else {
-constexpr int kAll = kPositions * kChannels, kBatch = 8;  // elements that are under way together
+      constexpr int kAll = kPositions * kLoaded, kBatch = 8;  // elements that are under way together
       for (int first = int(threadIdx.x); first < kAll; first += kThreads * kBatch) {
         T values[kBatch];
 #pragma unroll
@@ -86,7 +94,7 @@ constexpr int kAll = kPositions * kChannels, kBatch = 8;  // elements that are u
 #pragma unroll
         for (int e = 0; e < kBatch; ++e) {
           const int i = first + e * kThreads;
-          if (i < kAll) *reinterpret_cast<T*>(box + i % kPositions * kPitch + i / kPositions * 2) = values[e];
+          if (i < kAll) *reinterpret_cast<T*>(box + i % kPositions * kPitch + i / kPositions * kSize) = values[e];
         }
       }
     }

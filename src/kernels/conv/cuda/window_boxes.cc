@@ -11,13 +11,12 @@
 namespace aicf {
 namespace {
 
-constexpr int64_t kChunk = 8;            // halves in 16 bytes
 constexpr int64_t kMostWindowTaps = 49;  // the text repeats itself for each
 constexpr size_t kWindowLists = 3;       // where the lists of numbers begin in the params
 constexpr int64_t kReserved = 1024;      // of shared memory, that the machine keeps for each block
 
 // How far groups' beginnings are apart at least, counted from whole vectors.
-int64_t common_step(int64_t size) { return std::gcd(size, kChunk); }
+int64_t common_step(int64_t size, int64_t vector) { return std::gcd(size, vector); }
 
 }  // namespace
 
@@ -46,7 +45,8 @@ std::optional<BoxedWindows> boxed_windows(const Dim& channels, const Dim& maps, 
 }
 
 std::optional<int64_t> groups_of_slice(const BoxedWindows& w, const std::function<bool(int64_t)>& fits) {
-  const int64_t step = std::lcm(kChunk / common_step(w.channels), kChunk / common_step(w.maps));
+  const int64_t step =
+      std::lcm(w.vector / common_step(w.channels, w.vector), w.vector / common_step(w.maps, w.vector));
   const auto idle = [&](int64_t groups) { return round_up(w.groups, groups) - w.groups; };
   std::optional<int64_t> best;
   if (std::max(w.channels, w.maps) > kMostOfSlice) return best;
@@ -57,10 +57,12 @@ std::optional<int64_t> groups_of_slice(const BoxedWindows& w, const std::functio
   return best;
 }
 
-int64_t chunks_of_group(int64_t size) { return ceil_div(kChunk - common_step(size) + size, kChunk); }
+int64_t chunks_of_group(int64_t size, int64_t vector) {
+  return ceil_div(vector - common_step(size, vector) + size, vector);
+}
 
-int64_t position_bytes(int64_t groups, int64_t size) {
-  const int64_t chunks = (groups - 1) * size / kChunk + chunks_of_group(size);
+int64_t position_bytes(int64_t groups, int64_t size, int64_t vector) {
+  const int64_t chunks = (groups - 1) * size / vector + chunks_of_group(size, vector);
   return (chunks | 1) * 16;
 }
 
@@ -135,12 +137,13 @@ std::string box_shape_text(const BoxedWindows& w, int64_t groups, const ResultBo
 }
 
 int64_t channel_unit(const CudaWindow& window) {
-  if (!(window.strides[1] == Dim(1)) || !is_multiple(window.sizes[1], kChunk) ||
-      !is_multiple(window.offset, kChunk))
+  const int64_t vector = 16 / dtype_bytes(window.dtype);
+  if (!(window.strides[1] == Dim(1)) || !is_multiple(window.sizes[1], vector) ||
+      !is_multiple(window.offset, vector))
     return 1;
   for (size_t i = 0; i < window.sizes.size(); ++i)
-    if (i != 1 && !(window.sizes[i] == Dim(1)) && !is_multiple(window.strides[i], kChunk)) return 1;
-  return kChunk;
+    if (i != 1 && !(window.sizes[i] == Dim(1)) && !is_multiple(window.strides[i], vector)) return 1;
+  return vector;
 }
 
 }  // namespace aicf

@@ -17,6 +17,7 @@ namespace aicf {
 struct BoxedWindows {
   int64_t groups = 1, channels = 1, maps = 1;  // channels and maps of a group
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1};
+  int64_t vector = 8;  // elements in 16 bytes
   int64_t taps() const { return kernel[0] * kernel[1]; }
 };
 // Channels of all groups, maps of all, sizes of the kernel, and params in the
@@ -27,10 +28,10 @@ std::optional<BoxedWindows> boxed_windows(const Dim& channels, const Dim& maps, 
 // Groups of a block, of those for which `fits`: about a line of channels, and
 // slices begin at whole vectors of channels and of maps.
 std::optional<int64_t> groups_of_slice(const BoxedWindows& w, const std::function<bool(int64_t)>& fits);
-// Chunks of 8 channels of which those of a group, or its maps, are a part at
-// most; bytes of a position of `groups` of them. As in window_box.cuh.
-int64_t chunks_of_group(int64_t size);
-int64_t position_bytes(int64_t groups, int64_t size);
+// Chunks of `vector` channels of which those of a group, or its maps, are a
+// part at most; bytes of a position of `groups` of them. As in window_box.cuh.
+int64_t chunks_of_group(int64_t size, int64_t vector = 8);
+int64_t position_bytes(int64_t groups, int64_t size, int64_t vector = 8);
 
 inline constexpr int64_t kMostOfSlice = 64;  // channels or maps of a block
 // Bytes of shared memory that a block has on every machine.
@@ -65,7 +66,8 @@ Dim box_count(const Dim& images, const CudaWindowAxes& axes, const ResultBox& bo
 // "struct Shape { … };" of window_box.cuh.
 std::string box_shape_text(const BoxedWindows& w, int64_t groups, const ResultBox& box);
 
-// 8 where channels are neighbours, eight in an aligned unit, else 1.
+// The elements of 16 bytes where channels are neighbours, as many in an aligned
+// unit, else 1.
 int64_t channel_unit(const CudaWindow& window);
 
 }  // namespace aicf
