@@ -252,14 +252,48 @@ TEST(ConvCuda, CopyEngineReadsRoundedWeightsInTf32) {
     EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
+// One axis, at a dilation.
+TEST(ConvCuda, CopyEngineReadsWindowsOverTime) {
+  std::vector<std::string> texts;
+  RandomWindows random(3);
+  for (const bool half : {true, false}) {
+    CudaProblem p =
+        conv_problem(random, half ? DType::bf16 : DType::f32,
+                     {.spatial = 1, .channels = 128, .maps = 128, .stride = 1, .dilation = 8, .tf32 = !half});
+    p.inputs[0].sizes = {Dim(8), Dim(128), Dim(1000)};
+    p.outputs[0].sizes = {Dim(8), Dim(128), Dim(1000 + 2 - 16)};
+    for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
+    p.inputs[0].offset = p.outputs[0].offset = Dim(0);
+    if (!half) p.params.back() = Dim(kRoundedWeights);
+    const CudaCode code = hopper_code(p, random);
+    ASSERT_TRUE(code.launches[0].function.starts_with("conv_tma")) << code.launches[0].function;
+    const TensorMapSpec& x = code.launches[0].tensor_maps[0];
+    EXPECT_EQ(x.axes, (std::vector<int32_t>{1, 2, 0}));
+    EXPECT_EQ(x.box.size(), 3u);
+    EXPECT_EQ(x.steps, (std::vector<int32_t>{1, 1, 1}));
+    EXPECT_EQ(code.launches[0].tensor_maps[1].axes, (std::vector<int32_t>{1, 2, 0}));
+    texts.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
 TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {
   RandomWindows random(3);
-  const auto function = [&](CudaProblem p) { return hopper_code(p, random).launches.back().function; };
+  const auto function = [&](CudaProblem p) {
+    set_sizes(p, 4, 28);
+    return hopper_code(p, random).launches.back().function;
+  };
+  EXPECT_TRUE(function(conv_problem(random, DType::f16, {.channels = 64})).starts_with("conv_tma"));
+  EXPECT_FALSE(function(conv_problem(random, DType::f16, {.channels = 96})).starts_with("conv_tma"));
   EXPECT_FALSE(function(conv_problem(random, DType::f16, {.channels = 32})).starts_with("conv_tma"));
   EXPECT_FALSE(
       function(conv_problem(random, DType::f16, {.groups = 2, .channels = 64})).starts_with("conv_tma"));
-  EXPECT_FALSE(
-      function(conv_problem(random, DType::f16, {.channels = 64, .last = false})).starts_with("conv_tma"));
+  CudaProblem rows = conv_problem(random, DType::f16, {.channels = 64});
+  set_sizes(rows, 4, 28);
+  rows.inputs[0].strides = row_major_strides(rows.inputs[0].sizes);
+  EXPECT_FALSE(hopper_code(rows, random).launches.back().function.starts_with("conv_tma"));
 }
 
 // A few maps of many pixels, and pictures of a few channels, cost less by boxes of windows than by tiles that

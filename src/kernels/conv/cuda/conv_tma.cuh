@@ -7,8 +7,8 @@
 
 namespace aicf {
 
-// Shape: constants kHalves, of an element, kChannels, in halves, kKernelW, of the result kOutW, kOutH, of a box kBoxW, kBoxH, kBoxN, of a tile kRows, and
-// kStrideW, kStrideH, kDilationW, kDilationH, kLowW, kLowH.
+// Shape: constants kSpatialAxes, 1 or 2, kHalves, of an element, kChannels, in halves, kKernelW, of the result kOutW,
+// kOutH, of a box kBoxW, kBoxH, kBoxN, of a tile kRows, and kStrideW, kStrideH, kDilationW, kDilationH, kLowW, kLowH.
 template <class Shape>
 struct PixelBoxes {
   static constexpr int kAcross = (Shape::kOutW + Shape::kBoxW - 1) / Shape::kBoxW,
@@ -31,8 +31,12 @@ struct ConvTmaOperands {
     const PixelBoxes<Shape> box(uint32_t(row) / Shape::kRows);
     const uint32_t tap = uint32_t(k) / Shape::kChannels, channel = uint32_t(k) % Shape::kChannels;
     const int kw = int(tap % Shape::kKernelW), kh = int(tap / Shape::kKernelW);
-    load_box(map, to, barrier, int(channel) / Shape::kHalves, int(box.w) * Shape::kStrideW + kw * Shape::kDilationW - Shape::kLowW,
-             int(box.h) * Shape::kStrideH + kh * Shape::kDilationH - Shape::kLowH, int(box.n));
+    const int first = int(channel) / Shape::kHalves,
+              w = int(box.w) * Shape::kStrideW + kw * Shape::kDilationW - Shape::kLowW;
+    if constexpr (Shape::kSpatialAxes == 1)
+      load_box(map, to, barrier, first, w, int(box.n));
+    else
+      load_box(map, to, barrier, first, w, int(box.h) * Shape::kStrideH + kh * Shape::kDilationH - Shape::kLowH, int(box.n));
   }
 };
 

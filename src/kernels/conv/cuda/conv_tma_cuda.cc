@@ -41,6 +41,8 @@ bool has_stages(const CudaWindow& w) {
   return w.dtype == DType::f32 ? tap_depth(w) < 2 * halves_of(w) * constant(w.sizes[1])
                                : is_multiple(w.sizes[1], stage_channels(w));
 }
+// Spatial axes, one or two.
+size_t spatial_axes(const CudaWindow& w) { return w.sizes.size() - 2; }
 
 int64_t boxes(const Box& box, int64_t w, int64_t h, int64_t images) {
   return ceil_div(w, box.w) * ceil_div(h, box.h) * ceil_div(images, box.n);
@@ -122,6 +124,7 @@ std::string shape_text(const CudaProblem& problem, const CudaWindowAxes& axes, c
   const auto add = [&](const char* name, int64_t value) {
     text += std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
   };
+  add("kSpatialAxes", static_cast<int64_t>(spatial_axes(problem.inputs[1])));
   add("kHalves", halves_of(problem.inputs[1]));
   add("kChannels", tap_depth(problem.inputs[1]));
   add("kKernelW", constant(axes[kW].kernel));
@@ -135,10 +138,11 @@ std::string shape_text(const CudaProblem& problem, const CudaWindowAxes& axes, c
 }
 
 // The weights' axes from the inside, but for windows of one tap, whose strides say nothing.
-std::vector<int32_t> weight_axes(const CudaWindowAxes& axes) {
+std::vector<int32_t> weight_axes(const CudaWindow& w, const CudaWindowAxes& axes) {
+  const auto last = static_cast<int32_t>(w.sizes.size()) - 1;
   std::vector<int32_t> list{1};
-  if (!(axes[kW].kernel == Dim(1))) list.push_back(3);
-  if (!(axes[kH].kernel == Dim(1))) list.push_back(2);
+  if (!(axes[kW].kernel == Dim(1))) list.push_back(last);
+  if (!(axes[kH].kernel == Dim(1))) list.push_back(last - 1);
   list.push_back(0);
   return list;
 }
@@ -158,13 +162,15 @@ std::string operands_text(const CudaWindowAxes& axes) {
 
 std::vector<TensorMapSpec> maps_of(const CudaWindow& window, const CudaWindowAxes& axes, const Plan& plan) {
   const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
-  TensorMapSpec x{
-      0,
-      {1, 3, 2, 0},
-      {number(stage_channels(window)), number(plan.box.w), number(plan.box.h), number(plan.box.n)},
-      128,
-      {1, number(constant(axes[kW].stride)), number(constant(axes[kH].stride)), 1}};
-  TensorMapSpec w{1, weight_axes(axes), {}, 128};
+  const bool is_plane = spatial_axes(window) == 2;
+  TensorMapSpec x{0, {1}, {number(stage_channels(window))}, 128, {1}};
+  const auto add_axis = [&](int32_t axis, int64_t box, int64_t step) {
+    x.axes.push_back(axis), x.box.push_back(number(box)), x.steps.push_back(number(step));
+  };
+  add_axis(is_plane ? 3 : 2, plan.box.w, constant(axes[kW].stride));
+  if (is_plane) add_axis(2, plan.box.h, constant(axes[kH].stride));
+  add_axis(0, plan.box.n, 1);
+  TensorMapSpec w{1, weight_axes(window, axes), {}, 128};
   w.box.assign(w.axes.size(), 1);
   w.box.front() = number(stage_channels(window));
   w.box.back() = plan.way.block_n;
@@ -176,7 +182,8 @@ std::vector<TensorMapSpec> maps_of(const CudaWindow& window, const CudaWindowAxe
 bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedWeights))) return false;
-  if (problem.arch != 90 || x.sizes.size() != 4 || !(problem.params[1] == Dim(1))) return false;
+  if (problem.arch != 90 || x.sizes.size() < 3 || x.sizes.size() > 4 || !(problem.params[1] == Dim(1)))
+    return false;
   for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
     for (const Dim* size : {&axis->in, &axis->out, &axis->kernel, &axis->stride, &axis->low, &axis->dilation})
       if (!size->is_constant()) return false;
@@ -190,9 +197,9 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
     return false;
   if (!(x.strides[1] == Dim(1)) || !(w.strides[1] == Dim(1))) return false;
   if (!is_multiple(x.offset, tma_vector(x)) || !is_multiple(w.offset, tma_vector(w))) return false;
-  for (const size_t axis : {0, 2, 3})
-    if (!maps_axis(x, axis, problem.ranges)) return false;
-  for (const int32_t axis : weight_axes(axes))
+  for (size_t axis = 0; axis < x.sizes.size(); ++axis)
+    if (axis != 1 && !maps_axis(x, axis, problem.ranges)) return false;
+  for (const int32_t axis : weight_axes(w, axes))
     if (axis != 1 && !maps_axis(w, static_cast<size_t>(axis), problem.ranges)) return false;
   return true;
 }

@@ -6,8 +6,8 @@
 
 namespace aicf {
 
-// Whether it can: channels last, 128 bytes of them or a multiple, in x and in the weights, one group, two
-// spatial axes of constant sizes; in tf32 weights that lie rounded.
+// Whether it can: channels last in x and in the weights, about a multiple of 128 bytes of them, one group,
+// one or two spatial axes of constant sizes; in tf32 weights that lie rounded.
 bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes);
 // Its ways, those of tma_ways in their order.
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes);
