@@ -232,9 +232,14 @@ bool is_conv(const Problem& problem) {
 }  // namespace
 
 bool can_run_conv_mma(const Problem& problem) {
-  return is_conv(problem) && (is_half(problem.inputs[0].dtype) || asks_tf32(problem.params));
+  if (!is_conv(problem)) return false;
+  const DType dtype = problem.inputs[0].dtype;
+  return is_half(dtype) || (dtype == DType::f32 && asks_tf32(problem.params));
 }
-bool can_run_conv_simt(const Problem& problem) { return is_conv(problem) && !asks_tf32(problem.params); }
+// Of f64, which is the reference of f32 in tf32, whatever is asked.
+bool can_run_conv_simt(const Problem& problem) {
+  return is_conv(problem) && (problem.inputs[0].dtype == DType::f64 || !asks_tf32(problem.params));
+}
 
 // A thread reads its channel anew for each map: with more maps than the narrowest tile of a product has
 // columns, a product reads it less often.

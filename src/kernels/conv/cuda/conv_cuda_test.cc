@@ -194,6 +194,20 @@ TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
   EXPECT_FALSE(have({.groups = 4, .kernel = 3, .stride = 1, .dilation = 200}));  // no box has room
 }
 
+// As the tuner asks for the reference of a convolution in tf32.
+TEST(ConvCuda, F64IsMultipliedWithoutMatrixUnits) {
+  RandomWindows random(5);
+  const CudaProblem p = conv_problem(random, DType::f64, {.tf32 = true});
+  Problem problem;
+  problem.family = "conv";
+  for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  problem.outputs = {{p.outputs[0].dtype, p.outputs[0].sizes}};
+  problem.params = p.params;
+  const auto rows = cuda_candidates(problem, 90);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]->name, "conv_simt");
+}
+
 CudaCode hopper_code(CudaProblem problem, const RandomWindows& random) {
   problem.arch = 90;
   problem.ranges = &random.ranges();
