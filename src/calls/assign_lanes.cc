@@ -37,7 +37,7 @@ constexpr int64_t kPartHeld = 8, kLeastHeld = int64_t{1} << 24;
 // Of a call that runs by itself, microseconds; `busy`: for how long it needs the whole device, which it takes
 // from others that run beside it.
 struct Cost {
-  double time = 0, busy = -1;
+  double time = 0, busy = 0;
 };
 
 // Calls one after the other.
@@ -51,14 +51,13 @@ struct Side {
 struct Leaving {
   Side side = {};
   double gain = 0;
-  int64_t held = 0;  // bytes of temps that they touch
 };
 
 // A lane that runs, from when to when by the clock of lane 0.
 struct OpenLane {
   Side side = {};
   double begin = 0, end = 0;
-  int64_t held = 0;
+  std::set<ValueId> held = {};
   bool is_open() const { return !side.calls.empty(); }
 };
 
@@ -138,7 +137,8 @@ class LaneAssigner {
     }
     for (const int32_t number : joins) {
       for (const size_t ended : lane_of(number).side.calls) open_lane_[ended] = 0;
-      held_ -= lane_of(number).held;
+      for (const ValueId root : lane_of(number).held)
+        if (--holders_[root] == 0) held_ -= bytes_of(root);
       lane_of(number) = {};
     }
     now_ += time(call);
@@ -150,8 +150,9 @@ class LaneAssigner {
     const auto free =
         std::find_if(lanes_.begin() + 1, lanes_.end(), [](const OpenLane& lane) { return !lane.is_open(); });
     const auto number = static_cast<int32_t>(free - lanes_.begin());
-    *free = {leaving.side, now_, now_ + leaving.side.time, leaving.held};
-    held_ += leaving.held;
+    *free = {leaving.side, now_, now_ + leaving.side.time, temps_of(leaving.side.calls)};
+    for (const ValueId root : free->held)
+      if (++holders_[root] == 1) held_ += bytes_of(root);
     std::vector<std::string> origins;
     for (const size_t call : leaving.side.calls) {
       const auto to = order_.begin() + static_cast<std::ptrdiff_t>(place++);
@@ -222,23 +223,24 @@ class LaneAssigner {
     const double apart = side.time + std::max(part * stays.time, shared);
     const double together = std::max({side.time, part * stays.time, side.busy + shared}) + kForkJoin;
     if (apart - together < std::max(least_gain, kLeastGain * side.time)) return {};
-    const int64_t held = bytes_held(side.calls);
-    return held_ + held <= most_held_ ? Leaving{side, apart - together, held} : Leaving();
+    int64_t held = held_;
+    for (const ValueId root : temps_of(side.calls))
+      if (!holders_.contains(root) || holders_.at(root) == 0) held += bytes_of(root);
+    return held <= most_held_ ? Leaving{side, apart - together} : Leaving();
   }
 
   int64_t bytes_of(ValueId root) const {
     const TensorType& type = rule_.graph.type_of(root);
-    return rule_.graph.is_temp(root)
-               ? bounds(element_count(type.shape), rule_.graph.ranges).hi * dtype_bytes(type.dtype)
-               : 0;
+    return bounds(element_count(type.shape), rule_.graph.ranges).hi * dtype_bytes(type.dtype);
   }
-  int64_t bytes_held(const std::vector<size_t>& calls) const {
+  // Those that the calls touch.
+  std::set<ValueId> temps_of(const std::vector<size_t>& calls) const {
     std::set<ValueId> roots;
     for (const size_t call : calls)
       for (const auto* list : {&calls_[call].inputs, &calls_[call].outputs})
-        for (const Window& w : *list) roots.insert(w.root);
-    return std::accumulate(roots.begin(), roots.end(), int64_t{0},
-                           [&](int64_t sum, ValueId root) { return sum + bytes_of(root); });
+        for (const Window& w : *list)
+          if (rule_.graph.is_temp(w.root)) roots.insert(w.root);
+    return roots;
   }
 
   bool may_leave(size_t call) const {
@@ -248,62 +250,65 @@ class LaneAssigner {
   }
 
   double time(size_t call) {
-    if (!costs_[call]) costs_[call] = Cost{microseconds(calls_[call])};
+    if (!costs_[call]) costs_[call] = cost_of(calls_[call]);
     return costs_[call]->time;
   }
   double busy(size_t call) {
-    const double alone = time(call);
-    double& busy = costs_[call]->busy;
-    if (busy < 0) busy = (alone - edge()) * part_of_device(calls_[call]);
-    return busy;
+    time(call);
+    return costs_[call]->busy;
   }
 
   double edge() const { return rule_.target.facts().edge_microseconds; }
-  double microseconds(const KernelCall& call) const {
+  Cost cost_of(const KernelCall& call) const {
     if (const auto* bundle = std::get_if<Bundle>(&call.what)) {
-      double sum = edge(), slowest = 0;
+      Cost cost{edge(), 0};
+      double slowest = 0;
       int stage = 0;
       for (const BundleMember& member : bundle->members) {
-        if (member.stage != stage) sum += std::exchange(slowest, 0);
+        if (member.stage != stage) cost.time += std::exchange(slowest, 0);
         stage = member.stage;
-        slowest = std::max(slowest, microseconds(member.call) - edge());
+        const Cost own = cost_of(member.call);
+        slowest = std::max(slowest, own.time - edge());
+        cost.busy += own.busy;
       }
-      return sum + slowest;
+      cost.time += slowest;
+      cost.busy = std::min(cost.busy, cost.time - edge());
+      return cost;
     }
     if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
-      double sum = edge();
-      for (const KernelCall& member : group->members) sum += microseconds(member) - edge();
-      return sum;
+      double sum = 0;
+      for (const KernelCall& member : group->members) sum += cost_of(member).time - edge();
+      return {edge() + sum, sum};
     }
-    if (const auto* fusion = std::get_if<PrologueFusion>(&call.what)) return microseconds(*fusion->consumer);
+    if (const auto* fusion = std::get_if<PrologueFusion>(&call.what)) {
+      const double alone = cost_of(*fusion->consumer).time;
+      return {alone, alone - edge()};
+    }
     const Choice& choice = call.choice;
     const RowCall* row = own_row(call);
-    const double found = !choice.candidates.empty() ? choice.candidates[choice.chosen].price_us
-                         : row != nullptr
-                             ? estimate_microseconds(call, row->row, rule_.target, rule_.graph.ranges)
-                             : 0;
-    return std::max(found, edge() + kLeastKernel);
+    const double estimate = !choice.candidates.empty() ? choice.candidates[choice.chosen].price_us
+                            : row != nullptr
+                                ? estimate_microseconds(call, row->row, rule_.target, rule_.graph.ranges)
+                                : 0;
+    if (row_call(call) == nullptr) {
+      const double alone = std::max(estimate, edge() + kLeastKernel);
+      return {alone, alone - edge()};
+    }
+    const std::vector<CudaLaunch> launches = call_code(call, context_, CodeForm::kernel).launches;
+    const double count = std::max(static_cast<double>(launches.size()), 1.0);
+    const double alone = std::max(estimate, count * (edge() + kLeastKernel));
+    double part = 0;  // of the multiprocessors, those that its blocks keep busy, on average over its launches
+    for (const CudaLaunch& launch : launches) part += part_of_device(launch) / count;
+    return {alone, (alone - count * edge()) * part};
   }
 
-  // The share of the multiprocessors that its blocks keep busy, on average over its launches.
-  double part_of_device(const KernelCall& call) const {
-    if (const auto* bundle = std::get_if<Bundle>(&call.what)) {
-      double sum = 0;
-      for (const BundleMember& member : bundle->members) sum += part_of_device(member.call);
-      return std::min(sum, 1.0);
-    }
-    if (row_call(call) == nullptr) return 1;
-    const CudaCode code = call_code(call, context_, CodeForm::kernel);
-    double sum = 0;
-    for (const CudaLaunch& launch : code.launches) {
-      double blocks = 1;
-      for (const Dim& count : launch.grid)
-        blocks *= static_cast<double>(std::max<int64_t>(bounds(count, rule_.graph.ranges).hi, 0));
-      const double of_one =
-          std::max(launch.block / kFullBlock, static_cast<double>(launch.shared_bytes) / kFullShared);
-      sum += std::min(1.0, blocks * std::min(of_one, 1.0) / rule_.target.facts().multiprocessors);
-    }
-    return code.launches.empty() ? 1 : sum / static_cast<double>(code.launches.size());
+  double part_of_device(const CudaLaunch& launch) const {
+    double blocks = 1;
+    for (const Dim& along : launch.grid)
+      blocks *= static_cast<double>(std::max<int64_t>(bounds(along, rule_.graph.ranges).hi, 0));
+    const double of_one =
+        std::max(launch.block / kFullBlock, static_cast<double>(launch.shared_bytes) / kFullShared);
+    return std::min(1.0, blocks * std::min(of_one, 1.0) / rule_.target.facts().multiprocessors);
   }
 
   const RuleSite& rule_;
@@ -316,7 +321,8 @@ class LaneAssigner {
   std::vector<Part> part_;                  // by call, of the chain that is looked at
   std::array<OpenLane, kLanes> lanes_;      // that of lane 0 stays empty
   double now_ = 0;                          // lane 0's clock
-  int64_t held_ = 0, most_held_;            // bytes of the lanes that run
+  std::map<ValueId, int> holders_;          // lanes that run and hold the root
+  int64_t held_ = 0, most_held_;            // bytes that they hold
 };
 
 }  // namespace
