@@ -263,7 +263,9 @@ TEST(TileCuda, ShortSumsOfFewColumnsShareABlock) {
     problem.params = {Dim(1)};
     problem.program = &program;
     const CudaCode code = find_cuda_kernel("tile")->generate(problem);
-    if (cuda_testing::has_nvrtc()) EXPECT_NO_THROW(compile_cuda(code.source, "sm_90a"));
+    if (cuda_testing::has_nvrtc()) {
+      EXPECT_NO_THROW(compile_cuda(code.source, "sm_90a"));
+    }
     EXPECT_EQ(code.launches[0].function, "tile_columns_reduce_sum");
     return code.launches[0];
   };
