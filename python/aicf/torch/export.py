@@ -29,6 +29,7 @@ from .recurrent import whole_recurrent_layers
 from .size_guards import export_over_ranges
 from .source import line_of_error, lines_of_functions
 from .types import DATA_DECIDES, require_dense
+from .unit_draws import known_draws
 
 __all__ = ["export", "split_inputs"]
 
@@ -111,6 +112,7 @@ def _trace(model: Any, args: Any, kwargs: Any, shapes: Any, calls: Calls) -> Exp
                 values_unchecked,
                 whole_recurrent_layers,
                 averaged_norms,
+                known_draws,
                 lines_of_functions,
                 _graphs_unprinted,
             ):

@@ -376,3 +376,37 @@ def test_the_remedy_for_params_without_a_gradient_works(way: str) -> None:
     group = eval(refused.value.remedy[refused.value.remedy.index("optim.Group") :], {"optim": optim})
     step = aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1, groups=[group]), specs)
     assert set(step.parameters()) == {"out.weight", "out.bias"}
+
+
+class Dropped(torch.nn.Module):
+    """Layers that are left out at random, as those of transformers."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+        self.share = share
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            if self.training and torch.rand([]) < self.share:
+                continue
+            x = torch.tanh(layer(x))
+        return x
+
+
+def step_of_dropped(model: Dropped) -> aicf.TrainStep:
+    specs = [aicf.TensorSpec((8, 4)), aicf.TensorSpec((8, 4))]
+    return aicf.compile_train_step(model, torch.nn.MSELoss(), optim.SGD(0.1), specs)
+
+
+def test_layers_that_are_never_dropped_train() -> None:
+    torch.manual_seed(3)
+    model, (x, y) = Dropped(0.0), torch.randn(2, 8, 4)
+    expected = torch.nn.functional.mse_loss(model(x), y).item()
+    assert abs(float(np.asarray(step_of_dropped(model)(x, y))) - expected) < 2e-6
+
+
+def test_layers_that_may_be_dropped_are_refused() -> None:
+    with pytest.raises(aicf.UserError) as caught:
+        step_of_dropped(Dropped(0.5))
+    assert caught.value.name == "unsupported_op" and "torch.rand([]) < self.share" in str(caught.value)
