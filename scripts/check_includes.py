@@ -61,6 +61,7 @@ PARTIAL = {
     ("codegen", "kernels"): LAUNCH
     | {
         "kernels/common/cuda_kernel.h",
+        "kernels/common/cuda_machine.h",
         "kernels/common/cuda_text.h",
         "kernels/common/custom_kernel.h",
         "kernels/common/prologue.h",

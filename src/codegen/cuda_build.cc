@@ -10,6 +10,7 @@
 #include "codegen/product_group_code.h"
 #include "codegen/prologue_code.h"
 #include "codegen/unit_writer.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/common/custom_kernel.h"
 
 namespace aicf {
@@ -45,6 +46,27 @@ std::set<ValueId> roots_of_running(const std::vector<KernelCall>& calls,
   }
   roots.merge(written);
   return roots;
+}
+
+// Bytes of shared memory of a large block, and microseconds of a call that loses more by sharing than a later
+// start costs it.
+constexpr int64_t kLargeBlock = 32 * 1024;
+constexpr double kLongCall = 5;
+
+bool is_long(const KernelCall& call) {
+  const Choice& choice = call.choice;
+  return std::holds_alternative<GroupedProducts>(call.what) ||
+         (!choice.candidates.empty() && choice.candidates[choice.chosen].price_us >= kLongCall);
+}
+
+// From sm_90 on a kernel may begin while the one before it ends, and blocks come to where that ends first:
+// two of few large ones to one multiprocessor, while another has none. Blocks that ask for more than half of
+// the shared memory stay apart.
+void keep_apart(CudaLaunch& launch, const Target& target) {
+  const auto blocks = (launch.grid[0] * launch.grid[1] * launch.grid[2]).constant();
+  if (!blocks || *blocks > target.facts().multiprocessors || launch.shared_bytes < kLargeBlock) return;
+  constexpr int64_t kReserved = 1024;  // bytes that each block takes beside its own
+  launch.shared_bytes = std::max(launch.shared_bytes, shared_limit(target.arch) / 2 + kReserved);
 }
 
 CudaCode code_of(const KernelCall& call, const CodeContext& context) {
@@ -86,9 +108,15 @@ StepLaunches CudaBuilder::add_call(const KernelCall& call, const CodeContext& co
 std::vector<StepLaunches> CudaBuilder::add_list(const std::vector<KernelCall>& calls, CodeContext context,
                                                 const std::set<ValueId>& running) {
   std::vector<StepLaunches> result;
+  OpenLanes open;
   for (const KernelCall& call : calls) {
     context.running = roots_of_running(calls, result, running);
+    open.begin(call.lane, result.size());
     result.push_back(add_call(call, context));
+    bool is_alone = call.lane.number == 0;
+    open.visit_beside(call.lane, [&](size_t) { is_alone = false; });
+    if (target_.arch >= 90 && is_alone && is_long(call))
+      for (CudaLaunch& launch : result.back().launches) keep_apart(launch, target_);
   }
   return result;
 }

@@ -1,0 +1,45 @@
+// Large blocks of a launch that fits the device at once come to a multiprocessor each.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "codegen/cuda_build.h"
+#include "compile/testing/selected_calls.h"
+#include "ir/text.h"
+#include "kernels/common/cuda_machine.h"
+
+namespace aicf::testing {
+namespace {
+
+// The launch of a product [m, k] x [k, 256] of f32.
+CudaLaunch product(const std::string& m, const std::string& k, const char* target, int32_t lane = 0) {
+  SelectedCalls s = select_calls(
+      parse("program {\n  entry main(%x: f32[" + m + ", " + k + "], %w: f32[" + k +
+            ", 256]) {\n    %y = matmul(%x, %w) : f32[" + m + ", 256]\n    return \"y\" = %y\n  }\n}\n"),
+      target, {{"matmul", "matmul_simt/simt 128x128 stages 4"}});
+  for (KernelCall& call : s.calls.calls) call.lane.number = lane;
+  CudaBuilder cuda(s.target);
+  const CodedGraph code = cuda.add(s.calls);
+  return code.calls[0].launches[0];
+}
+
+int64_t blocks_at_once(const CudaLaunch& launch) { return shared_limit(90) / (launch.shared_bytes + 1024); }
+
+TEST(LaunchesApart, FewLargeBlocksShareNoMultiprocessor) {
+  const CudaLaunch few = product("8192", "832", "sm_90");
+  EXPECT_EQ(*(few.grid[0] * few.grid[1] * few.grid[2]).constant(), 128);
+  EXPECT_EQ(blocks_at_once(few), 1);
+}
+
+// More blocks than multiprocessors, a short call, one that runs beside others, a GPU whose kernels do not
+// begin early: as the kernel asks.
+TEST(LaunchesApart, OthersMay) {
+  EXPECT_GT(blocks_at_once(product("16384", "832", "sm_90")), 1);
+  EXPECT_GT(blocks_at_once(product("128", "64", "sm_90")), 1);
+  EXPECT_GT(blocks_at_once(product("8192", "832", "sm_90", 1)), 1);
+  EXPECT_GT(blocks_at_once(product("8192", "832", "sm_80")), 1);
+}
+
+}  // namespace
+}  // namespace aicf::testing
