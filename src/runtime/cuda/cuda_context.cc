@@ -157,4 +157,12 @@ Function Modules::function(int32_t module, const std::string& name) const {
   return function;
 }
 
+void Modules::allow_shared(Function function, int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  int64_t& allowed = shared_[function];
+  if (bytes <= allowed) return;
+  AICF_CUDA(driver().function_set_attribute(function, kMaxDynamicShared, static_cast<int>(bytes)));
+  allowed = bytes;
+}
+
 }  // namespace aicf::cuda

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -92,12 +94,16 @@ class Modules final : public Code {
   Modules& operator=(const Modules&) = delete;
   // bad_artifact if the module has no such function.
   Function function(int32_t module, const std::string& name) const;
+  // Launches of the function may have so many bytes of dynamic shared memory; what was allowed before stays.
+  void allow_shared(Function function, int64_t bytes) const;
 
  private:
   void load(const Array& image);
   void unload() noexcept;
   std::shared_ptr<DeviceContext> context_;
   std::vector<Module> modules_;
+  mutable std::mutex mutex_;
+  mutable std::map<Function, int64_t> shared_;  // bytes that launches may have
 };
 
 }  // namespace aicf::cuda

@@ -95,6 +95,19 @@ TEST_F(CudaDevice, WhatIsMadeIsDestroyed) {
   });
 }
 
+// The driver keeps one number for a function, whichever launch asked last.
+TEST_F(CudaDevice, LaunchesOfAFunctionMayHaveWhatTheLargestAsksFor) {
+  in_process([](FakeCuda& fake) {
+    Artifact artifact = two_kernels();
+    std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
+    steps[0].launches[0].shared_bytes = 117248;
+    steps[1].launches[0].shared_bytes = 65536;
+    Executable exe(Model::load(artifact, open_device({"cuda"})));
+    run(exe, 2);
+    EXPECT_EQ(fake.dynamic_shared, 117248);
+  });
+}
+
 // Steps of one kernel each, in these lanes; one without any launch where the lane is said to be empty.
 Artifact kernels_in_lanes(const std::vector<Lane>& lanes, size_t empty) {
   Artifact artifact = two_kernels();

@@ -86,9 +86,7 @@ void Launches::add(const Step& step, int32_t index, const CudaLaunch& launch, co
   kernel.node.func = modules.function(step.module, launch.function);
   kernel.node.block[0] = static_cast<unsigned>(launch.block);
   kernel.node.shared_bytes = static_cast<unsigned>(launch.shared_bytes);
-  if (launch.shared_bytes > 0)  // beyond 48 KiB with the function's own it must be told
-    AICF_CUDA(driver().function_set_attribute(kernel.node.func, kMaxDynamicShared,
-                                              static_cast<int>(launch.shared_bytes)));
+  modules.allow_shared(kernel.node.func, launch.shared_bytes);
   if (launch.cluster > kPortableCluster)
     AICF_CUDA(driver().function_set_attribute(kernel.node.func, kNonPortableCluster, 1));
 

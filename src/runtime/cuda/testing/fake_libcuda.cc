@@ -122,7 +122,9 @@ AICF_FAKE(cuModuleLoadData, (Module * module, const void*), { make(module, fake_
 AICF_FAKE(cuModuleUnload, (Module), { --fake_cuda.modules; })
 AICF_FAKE(cuModuleGetFunction, (Function * function, Module, const char*),
           { *function = reinterpret_cast<Function>(1); })
-AICF_FAKE(cuFuncSetAttribute, (Function, int, int))
+AICF_FAKE(cuFuncSetAttribute, (Function, int attribute, int value), {
+  if (attribute == kMaxDynamicShared) fake_cuda.dynamic_shared = value;
+})
 AICF_FAKE(cuLaunchKernelEx, (const LaunchConfig*, Function, void**, void**), { ++fake_cuda.kernel_launches; })
 
 AICF_FAKE(cuGraphCreate, (Graph * graph, unsigned), { make(graph, fake_cuda.graphs); })

@@ -26,6 +26,7 @@ struct FakeCuda {
   // What was done.
   int graph_launches = 0, kernel_launches = 0, instantiations = 0, conditionals = 0, node_updates = 0;
   std::vector<FakeNode> nodes;         // of all graphs
+  int dynamic_shared = 0;              // bytes that launches may have, as it was set last
   std::map<void*, size_t> host_bytes;  // of page-locked memory that is alive
 };
 
