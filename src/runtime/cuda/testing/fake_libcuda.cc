@@ -88,8 +88,8 @@ AICF_FAKE(cuMemHostAlloc, (void** address, size_t bytes, unsigned), {
   ++fake_cuda.host_blocks;
 })
 AICF_FAKE(cuMemFreeHost, (void* address), {
-  std::free(address);
   fake_cuda.host_bytes.erase(address);
+  std::free(address);
   --fake_cuda.host_blocks;
 })
 AICF_FAKE(cuMemHostGetDevicePointer_v2, (Address * device, void* address, unsigned),
