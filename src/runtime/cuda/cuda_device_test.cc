@@ -352,7 +352,7 @@ TEST_F(CudaDevice, AFailedCallNamesTheNodeAndTheKernel) {
     steps[i].origin = "node" + std::to_string(i);
     steps[i].kernel = "kernel" + std::to_string(i);
     steps[i].launches[0].function = "function" + std::to_string(i);
-    steps[i].launches[0].shared_bytes = 1 << 16;
+    steps[i].launches[0].shared_bytes = int64_t{1} << (16 + i);  // more each time: the driver is asked again
   }
   for (const char* function :
        {"cuFuncSetAttribute", "cuGraphAddNode_v2", "cuGraphExecKernelNodeSetParams_v2", "cuLaunchKernelEx"})
