@@ -277,29 +277,34 @@ class LaneAssigner {
     }
     if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
       double sum = 0;
-      for (const KernelCall& member : group->members) sum += cost_of(member).time - edge();
+      for (const KernelCall& member : group->members) sum += estimate(member) - edge();
       return {edge() + sum, sum};
     }
     if (const auto* fusion = std::get_if<PrologueFusion>(&call.what)) {
-      const double alone = cost_of(*fusion->consumer).time;
+      const double alone = estimate(*fusion->consumer);
       return {alone, alone - edge()};
     }
-    const Choice& choice = call.choice;
-    const RowCall* row = own_row(call);
-    const double estimate = !choice.candidates.empty() ? choice.candidates[choice.chosen].price_us
-                            : row != nullptr
-                                ? estimate_microseconds(call, row->row, rule_.target, rule_.graph.ranges)
-                                : 0;
     if (row_call(call) == nullptr) {
-      const double alone = std::max(estimate, edge() + kLeastKernel);
+      const double alone = estimate(call);
       return {alone, alone - edge()};
     }
     const std::vector<CudaLaunch> launches = call_code(call, context_, CodeForm::kernel).launches;
     const double count = std::max(static_cast<double>(launches.size()), 1.0);
-    const double alone = std::max(estimate, count * (edge() + kLeastKernel));
+    const double alone = std::max(estimate(call), count * (edge() + kLeastKernel));
     double part = 0;  // of the multiprocessors, those that its blocks keep busy, on average over its launches
     for (const CudaLaunch& launch : launches) part += part_of_device(launch) / count;
     return {alone, (alone - count * edge()) * part};
+  }
+
+  // Of a call alone, whatever launches it has: members of a group have no code of their own.
+  double estimate(const KernelCall& call) const {
+    const Choice& choice = call.choice;
+    const RowCall* row = own_row(call);
+    const double found = !choice.candidates.empty() ? choice.candidates[choice.chosen].price_us
+                         : row != nullptr
+                             ? estimate_microseconds(call, row->row, rule_.target, rule_.graph.ranges)
+                             : 0;
+    return std::max(found, edge() + kLeastKernel);
   }
 
   double part_of_device(const CudaLaunch& launch) const {

@@ -19,6 +19,9 @@ namespace {
 
 constexpr const char* kRule = "assign_lanes";
 
+// Few blocks, which fill no device.
+const std::vector<ForcedChoice> kFewBlocks = {{"matmul", "matmul_simt/simt 64x64 stages 4"}};
+
 // A softmax over the rows of `count` products, each `size` x `size`.
 std::string products(int count, const std::string& size, const std::string& dtype) {
   const std::string type = " : " + dtype + "[" + size + ", " + size + "]";
@@ -58,7 +61,7 @@ Lanes lanes_of(const CallGraph& graph) {
 }
 
 TEST(AssignLanes, WhatFillsNoDeviceRunsSideBySide) {
-  SelectedCalls s = select_calls(parse(products(4, "512", "f32")), "sm_90");
+  SelectedCalls s = select_calls(parse(products(4, "512", "f32")), "sm_90", kFewBlocks);
   const auto reports = run_rule(kRule, s);
   const Lanes lanes = lanes_of(s.calls);
   EXPECT_EQ(lanes.used, (std::set<int32_t>{1, 2, 3}));
@@ -99,7 +102,8 @@ TEST(AssignLanes, LanesHoldAPartOfTheMemory) {
                  ") {axis = 0} : f32[2048, 512]\n    %y = softmax(%all) " +
                  "{axis = 1} : f32[2048, 512]\n    return \"y\" = %y\n  }\n}\n");
   };
-  SelectedCalls few = select_calls(parts("2048"), "sm_90"), many = select_calls(parts("32768"), "sm_90");
+  SelectedCalls few = select_calls(parts("2048"), "sm_90", kFewBlocks),
+                many = select_calls(parts("32768"), "sm_90", kFewBlocks);
   run_rule(kRule, few);
   run_rule(kRule, many);
   EXPECT_FALSE(lanes_of(few.calls).used.empty());
