@@ -20,8 +20,8 @@
 namespace aicf {
 namespace {
 
-// Measured on H100, microseconds: what a lane's fork and join cost, where the calls would else follow each
-// other with a launch that begins early; and a kernel from its first instruction to its last.
+// Microseconds, from runs on an H200: what a lane's fork and join cost, where the calls would else follow
+// each other with a launch that begins early; and a kernel from its first instruction to its last.
 constexpr double kForkJoin = 2.0, kLeastKernel = 0.8;
 // Of a lane's time: estimates tell no smaller gain.
 constexpr double kLeastGain = 0.1;
