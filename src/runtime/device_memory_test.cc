@@ -2,6 +2,8 @@
 // memory the pool gives out.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/error.h"
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
@@ -106,6 +108,36 @@ TEST(DeviceMemory, ThePoolGivesABlockAgainToItsStreamWhenTheLastUserIsGone) {
   EXPECT_NE(elsewhere.data(), freed);
   EXPECT_EQ(other.exe.device_tensor(DType::f32, {3, 4}, other.a).data(), freed);
   EXPECT_EQ(other.exe.device_tensor(DType::f32, {2, 5}, other.a).data(), freed);  // rounded up alike
+}
+
+// As a training step that takes its results anew each time.
+TEST(DeviceMemory, ThePoolGivesTheSameBlocksAgainHoweverManyThereAre) {
+  OwnMemory own;
+  const auto taken = [&] {
+    std::vector<DeviceTensor> tensors;
+    for (int64_t i = 0; i < 1000; ++i) tensors.push_back(own.exe.device_tensor(DType::f32, {1 + i}, own.a));
+    std::set<const std::byte*> addresses;
+    for (const DeviceTensor& tensor : tensors) addresses.insert(tensor.data());
+    return addresses;
+  };
+  const std::set<const std::byte*> first = taken();
+  EXPECT_EQ(first.size(), 1000u);
+  EXPECT_EQ(taken(), first);
+}
+
+TEST(DeviceMemory, ThePoolHoldsAtMostTwiceWhatWasOutAtOnce) {
+  const std::shared_ptr<NullDevice> device = make_null_device(true);
+  const auto pool = std::make_shared<DevicePool>();
+  for (int64_t bytes = 1 << 16; bytes <= 1 << 22; bytes += 1 << 16) {
+    pool->take(*device, bytes, {});  // dropped at once
+    EXPECT_LE(device->allocated_bytes(), 2 * bytes);
+    EXPECT_GE(device->allocated_bytes(), bytes);
+  }
+  const int64_t before = device->allocated_bytes();
+  EXPECT_GE(pool->take(*device, 3 << 20, {})->bytes(), 3 << 20);
+  EXPECT_EQ(device->allocated_bytes(), before);  // a larger one served
+  const std::shared_ptr<DeviceMemory> small = pool->take(*device, 1 << 20, {});
+  EXPECT_LE(small->bytes(), 2 << 20);  // none of more than twice the bytes
 }
 
 TEST(DeviceMemory, TensorsOutliveTheirExecutable) {

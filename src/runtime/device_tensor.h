@@ -28,19 +28,36 @@ struct DeviceTensor {
   Array to_host() const;
 };
 
+// What it keeps and what is out hold at most twice the bytes that were out at once at the most: a caller that
+// drops what it took and takes the same again gets the same blocks, however many, and what other sizes left
+// behind goes, the oldest first.
 class DevicePool : public std::enable_shared_from_this<DevicePool> {
  public:
   // At least `bytes`. Frees what it keeps before it gives up for want of memory.
   std::shared_ptr<DeviceMemory> take(Device& device, int64_t bytes, Stream stream);
 
  private:
-  using Key = std::pair<int64_t, void*>;  // bytes, stream
-  using Kept = std::multimap<Key, std::unique_ptr<DeviceMemory>>;
+  struct Key {
+    void* stream;
+    int64_t bytes;
+    bool operator<(const Key& other) const;
+  };
+  struct Block {
+    std::unique_ptr<DeviceMemory> memory;
+    uint64_t kept_at = 0;  // counts up
+  };
+  using Kept = std::multimap<Key, Block>;
+
+  std::unique_ptr<DeviceMemory> reuse(Key& key);
   std::unique_ptr<DeviceMemory> allocate(Device& device, int64_t bytes);
   void keep(const Key& key, std::unique_ptr<DeviceMemory> memory);
+  Kept surplus();
 
   std::mutex mutex_;
   Kept kept_;
+  std::map<uint64_t, Kept::iterator> by_age_;
+  uint64_t age_ = 0;
+  int64_t out_ = 0, most_out_ = 0, kept_bytes_ = 0;
 };
 
 }  // namespace aicf

@@ -23,6 +23,7 @@ from ..symtensor import SymTensor
 from ..tracing import Graph
 from .control_flow import runs_loops
 from .executable import dense
+from .layout import inverse, restrided, storage_order
 from .lower import Lowering
 from .types import GRADIENTS, Symbols, dtype_name
 
@@ -43,6 +44,7 @@ class CompiledGraph:
         self._highest = {name: 2 * hint for name, hint in self._hints().items()}
         self._symbols = self._where_symbols_are()
         self._kept: list[int] = []
+        self._orders: dict[int, tuple[int, ...]] = {}  # of inputs that are not row-major
         self._outputs: list[Any] = []
         self._per_size: dict[tuple[int, ...], _aicf.Executable] | None = None
         self._executables = []
@@ -90,7 +92,8 @@ class CompiledGraph:
     def _tensor(self, args: tuple[Any, ...], index: int) -> torch.Tensor:
         value = args[index]
         if isinstance(value, torch.Tensor):
-            return value
+            order = self._orders.get(index)
+            return value if order is None else value.permute(order)
         return torch.empty((value, 0))  # binds a size that no tensor has
 
     # --- sizes
@@ -137,6 +140,8 @@ class CompiledGraph:
         if wanted.strides is None:
             return result
         strides = [self._number(stride, args) for stride in wanted.strides]
+        if wanted.order is not None:
+            return restrided(result, wanted.order, strides)
         if 0 in strides:  # an expanded tensor: no view of torch's is taken by its strides
             return result
         return torch.empty_strided(result.shape, strides, dtype=result.dtype, device=result.device).copy_(
@@ -156,7 +161,7 @@ class CompiledGraph:
         for index, node in enumerate(self._placeholders):
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor):
-                inputs.append(graph.input(node.name, symbols.shape(value.shape), dtype_name(value.dtype)))
+                inputs.append(self._input(graph, index, node.name, value, symbols))
                 self._kept.append(index)
                 continue
             inputs.append(symbols.size(value) if isinstance(value, torch.SymInt) else value)
@@ -176,6 +181,14 @@ class CompiledGraph:
             executable.load_weights({"rng.seed": numpy.array(seed, dtype="int64")})
         return executable
 
+    def _input(self, graph: Graph, index: int, name: str, value: torch.Tensor, symbols: Symbols) -> SymTensor:
+        shape, order = symbols.shape(value.shape), storage_order(value)
+        if order is None:
+            return graph.input(name, shape, dtype_name(value.dtype))
+        self._orders[index] = order
+        stored = graph.input(name, [shape[axis] for axis in order], dtype_name(value.dtype))
+        return stored.transpose(inverse(order))
+
     def _write_outputs(self, graph: Graph, results: Any) -> None:
         output = next(node for node in self._module.graph.nodes if node.op == "output").args[0]
         nodes = list(output) if isinstance(output, (tuple, list)) else [output]
@@ -183,12 +196,16 @@ class CompiledGraph:
         for index, (node, value) in enumerate(zip(nodes, results, strict=True)):
             fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
             if isinstance(value, SymTensor):
-                graph.output(value, f"output.{index}")
                 tensor = fake if isinstance(fake, torch.Tensor) else None
+                order = None if tensor is None else storage_order(tensor)
+                stored = value if order is None else value.transpose(order)
+                graph.output(stored, f"output.{index}")
                 row_major = tensor is None or tensor.is_contiguous()
                 self._outputs.append(
                     _Result(
-                        tensor.device if tensor is not None else None, None if row_major else tensor.stride()
+                        None if tensor is None else tensor.device,
+                        order,
+                        None if row_major else tensor.stride(),
                     )
                 )
             else:
@@ -197,9 +214,12 @@ class CompiledGraph:
 
 @dataclass(frozen=True)
 class _Result:
-    """A tensor of ours: the device that torch expects it on, and its strides unless row-major."""
+    """A tensor of ours: the device that torch expects it on; of one that is not row-major its strides and, if
+    that is all, the order of its axes in memory.
+    """
 
     device: torch.device | None
+    order: tuple[int, ...] | None
     strides: Any
 
 

@@ -351,3 +351,39 @@ def test_a_refusal_is_ours_names_the_fallback_and_logs_no_graph(
     assert not caplog.records
     torch._dynamo.reset()
     assert torch.allclose(run(fallback="eager"), model(x))
+
+
+@pytest.mark.parametrize("sizes", ["static", "symbolic"])
+def test_dense_tensors_in_any_order_of_axes_are_not_copied(
+    sizes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x @ y).t(), (x * 2).unsqueeze(0), x[:, ::2] + 1
+
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="aicf", dynamic=sizes == "symbolic")
+    given = []
+    run = backend.CompiledGraph._run_on
+
+    def watched(graph: object, executable: object, tensors: tuple[torch.Tensor, ...]) -> object:
+        given.extend(tensors)
+        return run(graph, executable, tensors)
+
+    def copied(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a result was copied")
+
+    monkeypatch.setattr(backend.CompiledGraph, "_run_on", watched)
+    x, y = torch.randn(6, 4).t(), torch.randn(3, 6).t()
+    compiled(x, y)
+    monkeypatch.setattr(torch, "empty_strided", copied)
+    given.clear()
+    results = compiled(x, y)
+    assert [tensor.is_contiguous() for tensor in given if tensor.dim() == 2 and tensor.numel()] == [
+        True,
+        True,
+    ]
+    for result, expected in zip(results, function(x, y), strict=True):
+        torch.testing.assert_close(result, expected)
+        assert result.stride() == expected.stride()
+    results[0].add_(1)  # no view of a hidden tensor
+    assert not any(result._is_view() for result in results[:2])

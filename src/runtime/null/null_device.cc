@@ -10,12 +10,17 @@ namespace {
 
 class NullMemory final : public DeviceMemory {
  public:
-  explicit NullMemory(int64_t bytes) : array_(DType::u8, {bytes}) {}
+  NullMemory(int64_t bytes, std::shared_ptr<int64_t> allocated)
+      : array_(DType::u8, {bytes}), allocated_(std::move(allocated)) {
+    *allocated_ += bytes;
+  }
+  ~NullMemory() override { *allocated_ -= array_.bytes(); }
   std::byte* data() override { return static_cast<std::byte*>(array_.mutable_data()); }
   int64_t bytes() const override { return array_.bytes(); }
 
  private:
   Array array_;  // aligned as device memory is
+  std::shared_ptr<int64_t> allocated_;
 };
 
 class NullSequence final : public Sequence {
@@ -67,7 +72,7 @@ class RecordingDevice final : public NullDevice {
   std::string_view name() const override { return "null"; }
   int fitness(std::string_view) const override { return 1; }
   std::unique_ptr<DeviceMemory> allocate(int64_t bytes) override {
-    return std::make_unique<NullMemory>(bytes);
+    return std::make_unique<NullMemory>(bytes, allocated_);
   }
   std::shared_ptr<const Code> load_code(const Variant& variant) override {
     for (const Array& image : variant.code) check_code_image(image);
@@ -78,9 +83,11 @@ class RecordingDevice final : public NullDevice {
     return std::make_unique<NullSequence>(plan, entry, sizes, addresses.entry, records_);
   }
   const std::vector<NullRecord>& records() const override { return *records_; }
+  int64_t allocated_bytes() const override { return *allocated_; }
 
  private:
   bool own_memory_;
+  std::shared_ptr<int64_t> allocated_ = std::make_shared<int64_t>(0);
   std::shared_ptr<std::vector<NullRecord>> records_ = std::make_shared<std::vector<NullRecord>>();
 };
 

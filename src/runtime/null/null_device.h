@@ -22,6 +22,7 @@ struct NullRecord {
 class NullDevice : public HostDevice {
  public:
   virtual const std::vector<NullRecord>& records() const = 0;
+  virtual int64_t allocated_bytes() const = 0;
   DeviceId owner_of(const void* address) const override {
     const bool far = std::find(elsewhere.begin(), elsewhere.end(), address) != elsewhere.end();
     return far ? DeviceId{true, 1} : id();
