@@ -161,3 +161,11 @@ def test_indices_that_address_one_row(op: str) -> None:
     for dims in ({"n": "0..8", "k": 1}, {"n": "1..8", "k": "1..4"}):
         with pytest.raises(aicf.UserError, match="does not fit every size"):
             aicf.compile(model, dims=dims)
+
+
+def test_groups_divide_every_size_of_the_channels() -> None:
+    nodes = [helper.make_node("GroupNormalization", ["x", "c", "c"], ["y"], num_groups=3)]
+    model = model_of(nodes, {"x": (np.float32, [1, "n", "n"]), "c": (np.float32, ["n"])}, ["y"])
+    with pytest.raises(aicf.UserError, match="does not fit every size"):
+        aicf.compile(model, dims={"n": "2..4"})
+    aicf.compile(model, dims={"n": 3})

@@ -124,6 +124,20 @@ void check_reshape(const Graph& graph, const Node& node, const SymbolRanges& ran
   if (!(from == to)) require(node, ranges, to, Relation::kEqual, from);
 }
 
+// The axes of `node` that are cut into as many groups as it says.
+void check_groups(const Graph& graph, const Node& node, const SymbolRanges& ranges) {
+  const Dim groups(node.attrs.get_int("groups"));
+  const auto divides = [&](size_t operand, size_t axis) {
+    const Dim& size = graph.shape(node.operands[operand])[axis];
+    if (!size.is_constant()) require(node, ranges, groups * floordiv(size, groups), Relation::kEqual, size);
+  };
+  if (node.op == Op::conv)
+    divides(1, 0);
+  else
+    divides(0, 1);
+  if (node.op == Op::conv_weight_gradient) divides(1, 1);
+}
+
 void check(const Graph& graph, const SymbolRanges& ranges) {
   for (const Node& node : graph.nodes()) {
     for (const Graph& body : node.bodies) check(body, ranges);
@@ -137,6 +151,9 @@ void check(const Graph& graph, const SymbolRanges& ranges) {
       check_element_indices(graph, node, ranges);
     if (node.op == Op::conv_transpose || node.op == Op::pad) check_cut(graph, node, ranges);
     if (node.op == Op::reshape) check_reshape(graph, node, ranges);
+    if (node.op == Op::group_norm || node.op == Op::conv || node.op == Op::conv_transpose ||
+        node.op == Op::conv_weight_gradient)
+      check_groups(graph, node, ranges);
   }
 }
 

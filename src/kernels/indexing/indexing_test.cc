@@ -170,6 +170,34 @@ TEST(Indexing, ScatterNd) {
     }
 }
 
+// 2048 + 1 and 3 * 1025 are no numbers of f16: rounded after each update, 2048 and 9232 came out.
+TEST(Indexing, ScattersOfHalvesRoundOnce) {
+  for (const bool in_block : {false, true})
+    for (const bool nd : {false, true})
+      for (const int64_t reduction : {1, 2}) {
+        const std::vector<int64_t> sizes = {3, 4}, shape = {2, 4};
+        TestTensor x(DType::f16, sizes), updates(DType::f16, shape), out(DType::f16, sizes);
+        TestTensor indices(DType::i64, nd ? std::vector<int64_t>{2, 1} : shape);
+        x.fill([&](int64_t) { return reduction == 1 ? 2048 : 3; });
+        updates.fill([&](int64_t i) { return reduction == 1 ? 1 : i < 4 ? 1025 : 3; });
+        indices.fill([](int64_t) { return 1; });
+        TensorArg at = indices.arg();
+        if (in_block && !nd) at.strides[1] = 0;
+        const std::vector<int64_t> params =
+            nd ? std::vector<int64_t>{reduction} : std::vector<int64_t>{0, reduction};
+        run_both_ways({nd ? "scatter_nd" : "scatter_elements",
+                       {x.arg(), at, updates.arg()},
+                       {out.arg()},
+                       params,
+                       {},
+                       nullptr},
+                      out, [&](int64_t i) {
+                        if (i / 4 != 1) return reduction == 1 ? 2048.0 : 3.0;
+                        return reduction == 1 ? 2050.0 : 9224.0;
+                      });
+      }
+}
+
 TEST(Indexing, IndexOutOfRangeIsReportedAndTouchesNothing) {
   for (int64_t wild : {4, -5, 1 << 30}) {
     TestTensor x(DType::f32, {4}), indices(DType::i64, {3}), out(DType::f32, {3});

@@ -1,6 +1,6 @@
 // scatter_elements and scatter_nd. Updates of one place are applied in row-major order of the updates, so
 // results do not depend on threads: lines along an axis run in parallel, which never meet, or the elements
-// under an index are shared out.
+// under an index are shared out. Sums and products of halves are in f32, in scratch, and rounded once.
 #include <cstdlib>
 #include <type_traits>
 
@@ -12,19 +12,34 @@ namespace aicf {
 
 namespace {
 
+template <ScatterReduction R, class V>
+V combined(V old, V update) {
+  if constexpr (R == ScatterReduction::add)
+    return wrapping_add<V>(old, update);
+  else if constexpr (R == ScatterReduction::mul)
+    return wrapping_mul<V>(old, update);
+  else if constexpr (R == ScatterReduction::max)
+    return larger<V>(old, update);
+  else
+    return smaller<V>(old, update);
+}
+
 template <class E, ScatterReduction R>
 void combine(std::byte* to, const std::byte* from) {
-  using V = typename E::Value;
   if constexpr (R == ScatterReduction::none)
     std::memcpy(to, from, sizeof(typename E::Stored));
-  else if constexpr (R == ScatterReduction::add)
-    E::store(to, wrapping_add<V>(E::load(to), E::load(from)));
-  else if constexpr (R == ScatterReduction::mul)
-    E::store(to, wrapping_mul<V>(E::load(to), E::load(from)));
-  else if constexpr (R == ScatterReduction::max)
-    E::store(to, larger<V>(E::load(to), E::load(from)));
   else
-    E::store(to, smaller<V>(E::load(to), E::load(from)));
+    E::store(to, combined<R, typename E::Value>(E::load(to), E::load(from)));
+}
+
+// Whether what is combined has more digits than what is stored.
+template <class E, ScatterReduction R>
+constexpr bool kSumsApart =
+    !std::is_same_v<typename E::Stored, typename E::Value> && std::is_floating_point_v<typename E::Value> &&
+    (R == ScatterReduction::add || R == ScatterReduction::mul);
+bool sums_apart(DType dtype, int64_t reduction) {
+  const auto kind = static_cast<ScatterReduction>(reduction);
+  return is_half(dtype) && (kind == ScatterReduction::add || kind == ScatterReduction::mul);
 }
 
 // Calls `pick` with the reduction as a type and gives its result.
@@ -57,7 +72,7 @@ struct ScatterElementsPlan {
 };
 
 template <class E, ScatterReduction R>
-void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
+void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const auto& plan = stored_plan<ScatterElementsPlan>(call);
   const int64_t first = tile * plan.lines_per_tile,
                 end = std::min(first + plan.lines_per_tile, plan.lines.count);
@@ -70,9 +85,29 @@ void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
       if (walk.index(axis) >= plan.update_sizes[axis]) return false;
     return true;
   };
-  const auto apply = [&](const Walk& walk, int64_t i) {
+  const auto index_of = [&](const Walk& walk, int64_t i) {
     const std::byte* at = bytes_of(call.inputs[1]) + walk[1] + i * plan.index_stride;
-    const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.size);
+    return resolve_index(call, read_index(at, plan.wide_indices), plan.size);
+  };
+  if constexpr (kSumsApart<E, R>) {
+    auto* sums = reinterpret_cast<typename E::Value*>(scratch);
+    Walk walk(plan.lines, first);
+    for (int64_t line = first; line < end; ++line, walk.next()) {
+      for (int64_t i = 0; i < plan.size; ++i)
+        sums[i] = E::load(bytes_of(call.inputs[0]) + walk[0] + i * plan.x_stride);
+      for (int64_t i = 0; is_updated(walk) && i < plan.updates; ++i) {
+        const int64_t index = index_of(walk, i);
+        if (index < 0) continue;
+        const auto update = E::load(bytes_of(call.inputs[2]) + walk[2] + i * plan.update_stride);
+        sums[index] = combined<R>(sums[index], update);
+      }
+      for (int64_t i = 0; i < plan.size; ++i)
+        E::store(bytes_of(call.outputs[0]) + walk[3] + i * plan.out_stride, sums[i]);
+    }
+    return;
+  }
+  const auto apply = [&](const Walk& walk, int64_t i) {
+    const int64_t index = index_of(walk, i);
     if (index < 0) return;
     combine<E, R>(bytes_of(call.outputs[0]) + walk[3] + index * plan.out_stride,
                   bytes_of(call.inputs[2]) + walk[2] + i * plan.update_stride);
@@ -102,10 +137,10 @@ void run_scatter_elements(const BoundCall& call, int64_t tile, std::byte*) {
 // The axes that an index addresses ("places"), and the block of elements under one index.
 struct ScatterBlocksPlan {
   WalkSpace places;  // x, output
-  WalkSpace lines;   // indices, updates, where the line's places begin in the output
+  WalkSpace lines;   // indices, updates, where the line's places begin in the output, and among all places
   WalkSpace block;   // x, updates, output
   int64_t wide_indices, components, component_stride;
-  int64_t bounds[kMaxRank], out_strides[kMaxRank];
+  int64_t bounds[kMaxRank], out_strides[kMaxRank], place_strides[kMaxRank];
   int64_t block_per_tile;
   int64_t steps[3];  // bytes between the block's elements of each tensor where that is one number, else -1
 };
@@ -123,41 +158,65 @@ void for_each_of_block(const ScatterBlocksPlan& plan, int64_t first, int64_t end
   for (int64_t i = first; i < end; ++i, walk.next()) visit(walk[from], walk[kOutput]);
 }
 
-// Where the line's index points in the output, null if outside.
-std::byte* addressed(const BoundCall& call, const ScatterBlocksPlan& plan, const Walk& line) {
-  std::byte* to = bytes_of(call.outputs[0]) + line[2];
+// Where the line's index points in the output; null if outside.
+struct Place {
+  std::byte* at;
+  int64_t number;  // among all places, in row-major order
+};
+Place addressed(const BoundCall& call, const ScatterBlocksPlan& plan, const Walk& line) {
+  Place place = {bytes_of(call.outputs[0]) + line[2], line[3]};
   for (int64_t c = 0; c < plan.components; ++c) {
     const std::byte* at = bytes_of(call.inputs[1]) + line[0] + c * plan.component_stride;
     const int64_t index = resolve_index(call, read_index(at, plan.wide_indices), plan.bounds[c]);
-    if (index < 0) return nullptr;
-    to += index * plan.out_strides[c];
+    if (index < 0) return {nullptr, 0};
+    place.at += index * plan.out_strides[c];
+    place.number += index * plan.place_strides[c];
   }
-  return to;
+  return place;
 }
 
 template <class E, ScatterReduction R>
-void run_scatter_blocks(const BoundCall& call, int64_t tile, std::byte*) {
+void run_scatter_blocks(const BoundCall& call, int64_t tile, std::byte* scratch) {
   const auto& plan = stored_plan<ScatterBlocksPlan>(call);
   using Stored = typename E::Stored;
+  constexpr bool kApart = kSumsApart<E, R>;
   const int64_t first = tile * plan.block_per_tile;
   const int64_t end = std::min(first + plan.block_per_tile, plan.block.count);
   const std::byte *x = bytes_of(call.inputs[0]), *updates = bytes_of(call.inputs[2]);
   std::byte* out = bytes_of(call.outputs[0]);
-  if (out != x) {
+  [[maybe_unused]] auto* sums = reinterpret_cast<typename E::Value*>(scratch);
+  if (kApart || out != x) {
     Walk place(plan.places, 0);
-    for (int64_t n = 0; n < plan.places.count; ++n, place.next())
+    for (int64_t n = 0; n < plan.places.count; ++n, place.next()) {
+      [[maybe_unused]] int64_t i = n * (end - first);
       for_each_of_block(plan, first, end, 0, [&](int64_t from, int64_t to) {
-        move_element<Stored>(out + place[1] + to, x + place[0] + from);
+        if constexpr (kApart)
+          sums[i++] = E::load(x + place[0] + from);
+        else
+          move_element<Stored>(out + place[1] + to, x + place[0] + from);
       });
+    }
   }
-  if (plan.lines.count == 0) return;
   Walk line(plan.lines, 0);
   for (int64_t n = 0; n < plan.lines.count; ++n, line.next()) {
-    std::byte* place = addressed(call, plan, line);
-    if (place == nullptr) continue;
+    const Place place = addressed(call, plan, line);
+    if (place.at == nullptr) continue;
     const std::byte* update = updates + line[1];
-    for_each_of_block(plan, first, end, 1,
-                      [&](int64_t from, int64_t to) { combine<E, R>(place + to, update + from); });
+    [[maybe_unused]] int64_t i = place.number * (end - first);
+    for_each_of_block(plan, first, end, 1, [&](int64_t from, int64_t to) {
+      if constexpr (kApart)
+        sums[i] = combined<R>(sums[i], E::load(update + from)), ++i;
+      else
+        combine<E, R>(place.at + to, update + from);
+    });
+  }
+  if constexpr (kApart) {
+    Walk place(plan.places, 0);
+    for (int64_t n = 0; n < plan.places.count; ++n, place.next()) {
+      int64_t i = n * (end - first);
+      for_each_of_block(plan, first, end, 0,
+                        [&](int64_t, int64_t to) { E::store(out + place[1] + to, sums[i++]); });
+    }
   }
 }
 
@@ -188,6 +247,8 @@ void run_blocks(BoundCall& call, ScatterBlocksPlan& plan, int64_t reduction) {
   plan.wide_indices = call.inputs[1].dtype == DType::i64;
   for (int t = 0; t < 3; ++t) plan.steps[t] = step_of(plan.block, t);
   split_block(call, plan);
+  if (sums_apart(call.inputs[0].dtype, reduction))
+    call.scratch_bytes = checked_mul(checked_mul(plan.places.count, plan.block_per_tile), sizeof(float));
   call.run = with_element_type(call.inputs[0].dtype, [&](auto e) {
     return with_reduction(static_cast<ScatterReduction>(reduction), [&](auto r) -> RunTile {
       return run_scatter_blocks<decltype(e), decltype(r)::value>;
@@ -202,19 +263,29 @@ bool prepare_blocks(BoundCall& call, int axis) {
   const TensorArg &x = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
                   &out = call.outputs[0];
   ScatterBlocksPlan plan = {};
+  const auto in_block = [&](int i) {
+    return i != axis && indices.strides[i] == 0 && indices.sizes[i] == x.sizes[i];
+  };
+  int64_t place_strides[kMaxRank] = {}, places = 1;
+  for (int i = x.rank - 1; i >= 0; --i) {
+    place_strides[i] = places;
+    if (!in_block(i)) places = checked_mul(places, x.sizes[i]);
+  }
   for (int i = 0; i < x.rank; ++i) {
-    if (i != axis && indices.strides[i] == 0 && indices.sizes[i] == x.sizes[i]) {
+    if (in_block(i)) {
       plan.block.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(updates, i), byte_stride(out, i)});
       continue;
     }
     plan.places.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(out, i)});
-    plan.lines.add_axis(indices.sizes[i], {byte_stride(indices, i), byte_stride(updates, i),
-                                           i == axis ? 0 : byte_stride(out, i)});
+    plan.lines.add_axis(indices.sizes[i],
+                        {byte_stride(indices, i), byte_stride(updates, i),
+                         i == axis ? 0 : byte_stride(out, i), i == axis ? 0 : place_strides[i]});
   }
   if (plan.block.count < 2) return false;
   plan.components = 1;
   plan.bounds[0] = x.sizes[axis];
   plan.out_strides[0] = byte_stride(out, axis);
+  plan.place_strides[0] = place_strides[axis];
   run_blocks(call, plan, call.params[1]);
   return true;
 }
@@ -277,6 +348,7 @@ void prepare_scatter_elements(BoundCall& call) {
     plan.lines_per_tile = kLinesTogether;
     call.tiles = ceil_div(plan.lines.count, kLinesTogether);
   }
+  if (sums_apart(x.dtype, call.params[1])) call.scratch_bytes = checked_mul(plan.size, sizeof(float));
   call.run = with_element_type(x.dtype, [&](auto e) {
     return with_reduction(static_cast<ScatterReduction>(call.params[1]), [&](auto r) -> RunTile {
       return run_scatter_elements<decltype(e), decltype(r)::value>;
@@ -311,6 +383,11 @@ void prepare_scatter_nd(BoundCall& call) {
     const int u = indices.rank - 1 + i - static_cast<int>(components);
     check_size(updates.sizes[u], x.sizes[i], kKernel, "size of updates");
     plan.block.add_axis(x.sizes[i], {byte_stride(x, i), byte_stride(updates, u), byte_stride(out, i)});
+  }
+  int64_t places = 1;
+  for (int64_t i = components - 1; i >= 0; --i) {
+    plan.place_strides[i] = places;
+    places = checked_mul(places, x.sizes[i]);
   }
   plan.components = components;
   plan.component_stride = byte_stride(indices, indices.rank - 1);
