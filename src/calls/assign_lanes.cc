@@ -10,35 +10,25 @@
 #include <string>
 #include <utility>
 
-#include "base/byte_range.h"
 #include "base/format.h"
-#include "calls/call_code.h"
+#include "calls/call_costs.h"
 #include "calls/live_bytes.h"
 #include "calls/rule_site.h"
-#include "select/cost_model.h"
 
 namespace aicf {
 namespace {
 
 // Microseconds, from runs on an H200: what a lane's fork and join cost, where the calls would else follow
-// each other with a launch that begins early; and a kernel from its first instruction to its last.
-constexpr double kForkJoin = 2.0, kLeastKernel = 0.8;
+// each other with a launch that begins early.
+constexpr double kForkJoin = 2.0;
 // Of a lane's time: estimates tell no smaller gain.
 constexpr double kLeastGain = 0.1;
 // A lane is joined when lane 0 has had so many times what the lane takes: its memory is free again then.
 constexpr double kSlack = 1.25;
-constexpr size_t kFurthest = 512;      // calls that a lane is looked for in
-constexpr double kFullBlock = 512;     // threads of a multiprocessor that keep it as busy as more would
-constexpr double kFullShared = 114e3;  // bytes of its shared memory: two such blocks fill it
+constexpr size_t kFurthest = 512;  // calls that a lane is looked for in
 // What lanes may hold longer than their calls need it: a part of what all calls hold at most at a time, or so
 // many bytes.
 constexpr int64_t kPartHeld = 8, kLeastHeld = int64_t{1} << 24;
-
-// Of a call that runs by itself, microseconds; `busy`: for how long it needs the whole device, which it takes
-// from others that run beside it.
-struct Cost {
-  double time = 0, busy = 0;
-};
 
 // Calls one after the other.
 struct Side {
@@ -61,39 +51,21 @@ struct OpenLane {
   bool is_open() const { return !side.calls.empty(); }
 };
 
-// By call: those before it that it has to stay behind, as of must_keep_order_by_byte.
-std::vector<std::vector<size_t>> calls_needed(const std::vector<KernelCall>& calls) {
-  using Uses = std::vector<std::pair<size_t, const Window*>>;
-  std::map<ValueId, Uses> reads, writes;
-  std::vector<std::vector<size_t>> needed(calls.size());
-  for (size_t at = 0; at < calls.size(); ++at) {
-    std::set<size_t> before;
-    const auto need = [&](const Window& w, const std::map<ValueId, Uses>& uses) {
-      if (const auto of = uses.find(w.root); of != uses.end())
-        for (const auto& [other, window] : of->second)
-          if (may_share_bytes(*window, w)) before.insert(other);
-    };
-    for (const Window& w : calls[at].inputs) need(w, writes);
-    for (const Window& w : calls[at].outputs) need(w, reads), need(w, writes);
-    for (const Window& w : calls[at].inputs) reads[w.root].emplace_back(at, &w);
-    for (const Window& w : calls[at].outputs) writes[w.root].emplace_back(at, &w);
-    needed[at].assign(before.begin(), before.end());
-  }
-  return needed;
-}
-
 class LaneAssigner {
  public:
   explicit LaneAssigner(const RuleSite& rule)
       : rule_(rule),
         calls_(rule.graph.calls),
         context_(context_of(rule.graph, rule.target)),
-        needed_(calls_needed(calls_)),
+        needed_(calls_.size()),
         costs_(calls_.size()),
         order_(calls_.size()),
         open_lane_(calls_.size()),
         part_(calls_.size()),
-        most_held_(std::max(kLeastHeld, LiveBytes(rule.graph, Legality(rule.graph)).peak() / kPartHeld)) {
+        most_held_(kLeastHeld) {
+    const Legality legality(rule.graph);
+    for (size_t at = 0; at < calls_.size(); ++at) needed_[at] = legality.needed_by_byte(at);
+    most_held_ = std::max(most_held_, LiveBytes(rule.graph, legality).peak() / kPartHeld);
     std::iota(order_.begin(), order_.end(), size_t{0});
   }
 
@@ -250,7 +222,7 @@ class LaneAssigner {
   }
 
   double time(size_t call) {
-    if (!costs_[call]) costs_[call] = cost_of(calls_[call]);
+    if (!costs_[call]) costs_[call] = cost_of(calls_[call], context_);
     return costs_[call]->time;
   }
   double busy(size_t call) {
@@ -258,76 +230,18 @@ class LaneAssigner {
     return costs_[call]->busy;
   }
 
-  double edge() const { return rule_.target.facts().edge_microseconds; }
-  Cost cost_of(const KernelCall& call) const {
-    if (const auto* bundle = std::get_if<Bundle>(&call.what)) {
-      Cost cost{edge(), 0};
-      double slowest = 0;
-      int stage = 0;
-      for (const BundleMember& member : bundle->members) {
-        if (member.stage != stage) cost.time += std::exchange(slowest, 0);
-        stage = member.stage;
-        const Cost own = cost_of(member.call);
-        slowest = std::max(slowest, own.time - edge());
-        cost.busy += own.busy;
-      }
-      cost.time += slowest;
-      cost.busy = std::min(cost.busy, cost.time - edge());
-      return cost;
-    }
-    if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
-      double sum = 0;
-      for (const KernelCall& member : group->members) sum += estimate(member) - edge();
-      return {edge() + sum, sum};
-    }
-    if (const auto* fusion = std::get_if<PrologueFusion>(&call.what)) {
-      const double alone = estimate(*fusion->consumer);
-      return {alone, alone - edge()};
-    }
-    if (row_call(call) == nullptr) {
-      const double alone = estimate(call);
-      return {alone, alone - edge()};
-    }
-    const std::vector<CudaLaunch> launches = call_code(call, context_, CodeForm::kernel).launches;
-    const double count = std::max(static_cast<double>(launches.size()), 1.0);
-    const double alone = std::max(estimate(call), count * (edge() + kLeastKernel));
-    double part = 0;  // of the multiprocessors, those that its blocks keep busy, on average over its launches
-    for (const CudaLaunch& launch : launches) part += part_of_device(launch) / count;
-    return {alone, (alone - count * edge()) * part};
-  }
-
-  // Of a call alone, whatever launches it has: members of a group have no code of their own.
-  double estimate(const KernelCall& call) const {
-    const Choice& choice = call.choice;
-    const RowCall* row = own_row(call);
-    const double found = !choice.candidates.empty() ? choice.candidates[choice.chosen].price_us
-                         : row != nullptr
-                             ? estimate_microseconds(call, row->row, rule_.target, rule_.graph.ranges)
-                             : 0;
-    return std::max(found, edge() + kLeastKernel);
-  }
-
-  double part_of_device(const CudaLaunch& launch) const {
-    double blocks = 1;
-    for (const Dim& along : launch.grid)
-      blocks *= static_cast<double>(std::max<int64_t>(bounds(along, rule_.graph.ranges).hi, 0));
-    const double of_one =
-        std::max(launch.block / kFullBlock, static_cast<double>(launch.shared_bytes) / kFullShared);
-    return std::min(1.0, blocks * std::min(of_one, 1.0) / rule_.target.facts().multiprocessors);
-  }
-
   const RuleSite& rule_;
   std::vector<KernelCall>& calls_;
   CodeContext context_;
-  std::vector<std::vector<size_t>> needed_;
-  std::vector<std::optional<Cost>> costs_;  // by call, once they are asked for
-  std::vector<size_t> order_;               // calls by place
-  std::vector<int32_t> open_lane_;          // by call: that in which it still runs; 0: none
-  std::vector<Part> part_;                  // by call, of the chain that is looked at
-  std::array<OpenLane, kLanes> lanes_;      // that of lane 0 stays empty
-  double now_ = 0;                          // lane 0's clock
-  std::map<ValueId, int> holders_;          // lanes that run and hold the root
-  int64_t held_ = 0, most_held_;            // bytes that they hold
+  std::vector<std::vector<size_t>> needed_;     // by call: those before it that it has to stay behind
+  std::vector<std::optional<CallCost>> costs_;  // by call, once they are asked for
+  std::vector<size_t> order_;                   // calls by place
+  std::vector<int32_t> open_lane_;              // by call: that in which it still runs; 0: none
+  std::vector<Part> part_;                      // by call, of the chain that is looked at
+  std::array<OpenLane, kLanes> lanes_;          // that of lane 0 stays empty
+  double now_ = 0;                              // lane 0's clock
+  std::map<ValueId, int> holders_;              // lanes that run and hold the root
+  int64_t held_ = 0, most_held_;                // bytes that they hold
 };
 
 }  // namespace

@@ -9,20 +9,16 @@
 #include <utility>
 
 #include "base/format.h"
+#include "calls/call_costs.h"
 #include "calls/call_forms.h"
 #include "calls/decision.h"
 #include "calls/legality.h"
 #include "calls/rule_site.h"
-#include "select/cost_model.h"
 
 namespace aicf {
 namespace {
 
-// Measured on H100, microseconds: a block from its first instruction to its last if it has little to do, a
-// barrier between two stages beyond that, and the longest call of which a launch is still a good part.
-constexpr double kBlockTime = 0.8, kBarrierTime = 0.3, kLongestCall = 4;
-// What one block moves and computes, per microsecond.
-constexpr double kBlockBytes = 20e3, kBlockFlops = 1.5e5;
+constexpr double kLongestCall = 4;  // microseconds, of which a launch is still a good part
 constexpr size_t kMaxMembers = 64;
 constexpr size_t kMaxOpen = 3;                   // at a time
 constexpr size_t kMaxArguments = 480;            // of 8 bytes; kernels take 4 KiB
@@ -34,52 +30,42 @@ constexpr int kMaxCluster = 8;                   // blocks that every device wit
 // A call that could be a member.
 struct Small {
   std::string function;
-  int64_t blocks = 0;  // at most
-  int block = 0;       // threads
+  int block = 0;  // threads
   size_t arguments = 0;
   int64_t static_shared = 0;
-  double block_time = 0, bytes_time = 0;
+  MemberCost cost = {};
 
-  double time() const { return std::max(block_time, bytes_time); }
+  double time() const { return std::max(cost.block_time, cost.bytes_time); }
 };
 
-// A bundle that grows.
+// A bundle that grows: its calls, and what is known of each.
 struct Open {
-  std::vector<BundleMember> members;
+  std::vector<KernelCall> calls;
   std::vector<Small> smalls;
-
-  void add(KernelCall call, const Small& small, int stage) {
-    members.push_back({std::move(call), stage});
-    smalls.push_back(small);
-  }
 
   // The first stage in which the call finds what it reads, and overwrites nothing that is still read; 0: it
   // shares nothing with the bundle that anybody writes.
   int first_stage(const KernelCall& call) const {
     int stage = 0;
-    for (const BundleMember& member : members)
-      if (member.stage >= stage && must_keep_order_by_byte(member.call, call)) stage = member.stage + 1;
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (smalls[i].cost.stage >= stage && must_keep_order_by_byte(calls[i], call))
+        stage = smalls[i].cost.stage + 1;
     return stage;
   }
 
-  int last_stage() const {
-    int stage = 0;
-    for (const BundleMember& member : members) stage = std::max(stage, member.stage);
-    return stage;
-  }
-
-  int64_t blocks_of(int stage) const {
-    int64_t blocks = 0;
-    for (size_t i = 0; i < members.size(); ++i)
-      if (members[i].stage == stage) blocks += smalls[i].blocks;
-    return blocks;
+  // Microseconds.
+  double time(const Target& target) const {
+    std::vector<MemberCost> costs;
+    for (const Small& small : smalls) costs.push_back(small.cost);
+    return bundle_time(costs, target);
   }
 };
 
 KernelCall bundle_of(Open open) {
   KernelCall bundle;
   std::vector<BundleMember>& members = bundle.what.emplace<Bundle>().members;
-  members = std::move(open.members);
+  for (size_t i = 0; i < open.calls.size(); ++i)
+    members.push_back({std::move(open.calls[i]), open.smalls[i].cost.stage});
   std::stable_sort(members.begin(), members.end(),
                    [](const BundleMember& a, const BundleMember& b) { return a.stage < b.stage; });
   for (const auto& [member, stage] : members) add_member(member, bundle);
@@ -117,19 +103,20 @@ class Bundler {
       return;
     }
     if (open_.size() == kMaxOpen) close(0);
-    open_.emplace_back().add(std::move(call), *small, 0);
+    open_.push_back({{std::move(call)}, {*small}});
   }
 
   // Takes the call into the bundle if that pays. Of those that share no memory with it, a refusal says
   // little.
-  bool join(size_t index, KernelCall& call, const Small& small) {
+  bool join(size_t index, KernelCall& call, Small small) {
     Open& open = open_[index];
-    const int stage = open.first_stage(call);
-    const Decision decision = pays(open, call, small, stage);
-    if (!decision && stage > 0)
-      report({&open.members.front().call, &call}, false, "not bundled: " + decision.why());
-    if (decision) open.add(std::move(call), small, stage);
-    return static_cast<bool>(decision);
+    small.cost.stage = open.first_stage(call);
+    if (const Decision decision = add_if_it_pays(open, small); !decision) {
+      if (small.cost.stage > 0) report({&open.calls.front(), &call}, false, "not bundled: " + decision.why());
+      return false;
+    }
+    open.calls.push_back(std::move(call));
+    return true;
   }
   void report(const std::vector<const KernelCall*>& calls, bool taken, const std::string& reason) const {
     if (!rule_.reports()) return;
@@ -144,92 +131,62 @@ class Bundler {
     const CudaCode code = call_code(call, context_, CodeForm::member);
     if (!joins_bundle(code)) return std::nullopt;
     const CudaLaunch& launch = code.launches[0];
-    Small small;
-    small.function = launch.function;
-    small.blocks = bounds(launch.grid[0], context_.ranges).hi;
-    small.block = launch.block;
-    small.arguments =
-        call.inputs.size() + call.outputs.size() + launch.params.size() + launch.fparams.size() + 1;
-    small.static_shared = code.static_shared_bytes;
-    const Work work = largest_work(call, row->row, context_.ranges);
-    const auto blocks = static_cast<double>(std::max<int64_t>(small.blocks, 1));
-    double block_bytes = work.bytes / blocks;
-    if (facts_of(row->row).work == WorkForm::kScatter) block_bytes += index_bytes(call);
-    small.block_time = kBlockTime + std::max(block_bytes / kBlockBytes, work.flops / blocks / kBlockFlops);
-    small.bytes_time = work.bytes / context_.target.facts().bytes_per_microsecond;
-    const bool fits =
-        small.blocks <= INT32_MAX / static_cast<int64_t>(2 * kMaxMembers) && small.time() <= kLongestCall;
+    const Small small{.function = launch.function,
+                      .block = launch.block,
+                      .arguments = call.inputs.size() + call.outputs.size() + launch.params.size() +
+                                   launch.fparams.size() + 1,
+                      .static_shared = code.static_shared_bytes,
+                      .cost = member_cost(call, launch, context_)};
+    const bool fits = small.cost.blocks <= INT32_MAX / static_cast<int64_t>(2 * kMaxMembers) &&
+                      small.time() <= kLongestCall;
     return fits ? std::optional(small) : std::nullopt;
   }
 
-  // At most; every block of a scatter reads all indices.
-  double index_bytes(const KernelCall& scatter) const {
-    const Window& indices = scatter.inputs[1];
-    const auto count = bounds(element_count(indices.sizes), context_.ranges).hi;
-    return static_cast<double>(count) * dtype_bytes(indices.dtype);
-  }
-
   // Whether the open bundle with the call takes no more time than without it, and the call by itself.
-  Decision pays(Open& open, const KernelCall& call, const Small& small, int stage) const {
+  Decision add_if_it_pays(Open& open, const Small& small) const {
     size_t arguments = small.arguments;
     int64_t shared = small.static_shared;
     for (const Small& other : open.smalls) arguments += other.arguments, shared += other.static_shared;
-    if (open.members.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
+    if (open.calls.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
       return Decision::no("the bundle takes no more members");
-    const double before = time(open) + edge_ + small.time();
-    open.add(call, small, stage);
-    const bool fits = fits_side_by_side(open);
-    const double together = time(open);
-    open.smalls.pop_back();
-    open.members.pop_back();
-    if (!fits) return Decision::no("its blocks would take registers from too many others");
-    if (together <= before) return {};
-    return Decision::no("estimated " + format_fixed(together, 1) + " us together, " +
-                        format_fixed(before, 1) + " us apart");
+    const double apart = open.time(context_.target) + edge_ + small.time();
+    open.smalls.push_back(small);
+    const double together = open.time(context_.target);
+    Decision decision;
+    if (!fits_side_by_side(open))
+      decision = Decision::no("its blocks would take registers from too many others");
+    else if (together > apart)
+      decision = Decision::no("estimated " + format_fixed(together, 1) + " us together, " +
+                              format_fixed(apart, 1) + " us apart");
+    if (!decision) open.smalls.pop_back();
+    return decision;
   }
 
   // Every block of a bundle takes the registers and threads of its most demanding member: beside many blocks
   // of one kind there may be few others, of no more threads.
   bool fits_side_by_side(const Open& open) const {
     const int64_t few = 2 * context_.target.facts().multiprocessors;
-    if (open.last_stage() > 0 || open.blocks_of(0) <= few) return true;
-    const Small& most = *std::max_element(open.smalls.begin(), open.smalls.end(),
-                                          [](const Small& a, const Small& b) { return a.blocks < b.blocks; });
-    int64_t others = 0;
+    int64_t all = 0, others = 0;
+    for (const Small& small : open.smalls) {
+      if (small.cost.stage > 0) return true;
+      all += small.cost.blocks;
+    }
+    if (all <= few) return true;
+    const Small& most =
+        *std::max_element(open.smalls.begin(), open.smalls.end(),
+                          [](const Small& a, const Small& b) { return a.cost.blocks < b.cost.blocks; });
     for (const Small& small : open.smalls) {
       if (small.block > most.block) return false;
-      if (small.function != most.function || small.block != most.block) others += small.blocks;
+      if (small.function != most.function || small.block != most.block) others += small.cost.blocks;
     }
     return others <= few;
-  }
-
-  // Microseconds.
-  double time(const Open& open) const {
-    const int stages = open.last_stage() + 1;
-    double block_time = 0, bytes_time = 0;
-    for (const Small& small : open.smalls) {
-      block_time = std::max(block_time, small.block_time);
-      bytes_time += small.bytes_time;
-    }
-    if (stages == 1) return edge_ + std::max(block_time, bytes_time);
-    int64_t widest = 1;
-    for (int stage = 0; stage < stages; ++stage) widest = std::max(widest, open.blocks_of(stage));
-    const int cluster = bundle_blocks(widest, context_.target);
-    double total = edge_ + kBarrierTime * (stages - 1);
-    for (int stage = 0; stage < stages; ++stage) {
-      double slowest = 0;
-      for (size_t i = 0; i < open.members.size(); ++i)
-        if (open.members[i].stage == stage) slowest = std::max(slowest, open.smalls[i].block_time);
-      total += slowest * static_cast<double>((open.blocks_of(stage) + cluster - 1) / cluster);
-    }
-    return total;
   }
 
   void close(size_t index) {
     Open open = std::move(open_[index]);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (open.members.size() == 1) {
-      done_.push_back(std::move(open.members[0].call));
+    if (open.calls.size() == 1) {
+      done_.push_back(std::move(open.calls[0]));
       return;
     }
     done_.push_back(bundle_of(std::move(open)));

@@ -74,7 +74,7 @@ class ProductGrouper {
     if (alike.size() < 2) return {};
     const KernelCall& first = site_.call(alike[0]);
     const double edge = context_.target.facts().edge_microseconds;
-    std::vector<double> times{0, site_.microseconds(first) + edge};
+    std::vector<double> times{0, site_.price(alike[0]) + edge};
     const CudaProblem problem = call_problem(first, context_);
     for (size_t count = 2; count <= std::min<size_t>(alike.size(), kMostGrouped); ++count) {
       const std::vector<KernelVariant> variants = grouped_variants(problem, static_cast<int>(count));
@@ -124,7 +124,7 @@ class ProductGrouper {
     }
     group.reason = std::to_string(indices.size()) + " products in one launch, estimated " +
                    format_fixed(way.microseconds, 1) + " us, one priced " +
-                   format_fixed(site_.microseconds(members.front()), 1) + " us";
+                   format_fixed(site_.price(indices[0]), 1) + " us";
     return {.remove = indices,
             .insert = std::move(group),
             .at = indices.back(),

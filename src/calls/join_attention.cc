@@ -104,7 +104,7 @@ void join_attention(JoinSite& site, size_t at) {
     decision = Decision::no("the record of the attention wants it apart");
   if (!decision) return site.refuse(both, decision.why());
   const Target& target = site.rule().target;
-  const double apart = site.microseconds(product) + target.facts().edge_microseconds +
+  const double apart = site.price(*found) + target.facts().edge_microseconds +
                        estimate_microseconds(attention, row->row, target, site.graph().ranges);
   site.offer({.remove = both,
               .insert = std::move(joined),

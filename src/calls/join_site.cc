@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "calls/call_costs.h"
 #include "calls/call_forms.h"
 #include "calls/call_windows.h"
-#include "select/cost_model.h"
 
 namespace aicf {
 namespace {
@@ -28,17 +28,12 @@ std::vector<KernelCall*> calls_with_program(KernelCall& insert) {
 
 }  // namespace
 
-double JoinSite::microseconds(const KernelCall& call) const {
-  const Choice& choice = call.choice;
-  if (!choice.candidates.empty()) return choice.candidates[choice.chosen].price_us;
-  if (std::holds_alternative<GroupedProducts>(call.what)) return ways_of(call, context())[0].microseconds;
-  return estimate_microseconds(call, own_row(call)->row, rule_.target, graph().ranges);
-}
+double JoinSite::price(size_t at) const { return price_of(call(at), context()); }
 
 double JoinSite::apart(const std::vector<size_t>& calls) const {
-  double total = microseconds(call(calls.back()));
+  double total = price(calls.back());
   for (size_t i = 0; i + 1 < calls.size(); ++i)
-    total += rule_.target.facts().edge_microseconds + microseconds(call(calls[i]));
+    total += rule_.target.facts().edge_microseconds + price(calls[i]);
   return total;
 }
 

@@ -57,8 +57,8 @@ class JoinSite {
   const TileProgram& program_of(const KernelCall& call) const { return rule_.graph.program_of(call); }
   const Legality& legality() const { return legality_; }
   CodeContext context() const { return context_of(rule_.graph, rule_.target); }
-  // The price of a call that stays as it is: of what was chosen, or by the cost model.
-  double microseconds(const KernelCall& call) const;
+  // Of the call if it stays as it is, in microseconds (call_costs.h).
+  double price(size_t at) const;
   // Of several, one after the other.
   double apart(const std::vector<size_t>& calls) const;
 

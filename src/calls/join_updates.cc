@@ -22,7 +22,7 @@ namespace {
 constexpr double kMostSeen = 0.5;
 
 // Products that share a launch, or one by itself, and the update of each.
-struct Step {
+struct UpdatedProducts {
   std::span<const KernelCall> products;
   std::vector<size_t> updates;  // by place
 };
@@ -41,34 +41,34 @@ bool is_update(const KernelCall& call, const Window& gradient, const CallGraph& 
 }
 
 // Whether a reader of each result updates variables.
-bool find_updates(const JoinSite& site, Step& step) {
-  for (const KernelCall& product : step.products) {
+bool find_updates(const JoinSite& site, UpdatedProducts& all) {
+  for (const KernelCall& product : all.products) {
     const Window& result = product.outputs[0];
     const std::vector<size_t>& readers = site.legality().readers(result.root);
     const auto update = std::find_if(readers.begin(), readers.end(), [&](size_t reader) {
       return is_update(site.call(reader), result, site.graph());
     });
     if (update == readers.end() || site.graph().is_extra(result.root)) return false;
-    step.updates.push_back(*update);
+    all.updates.push_back(*update);
   }
-  return !step.products.empty();
+  return !all.products.empty();
 }
 
 // The call that does all, and its program.
-Decision combine(const JoinSite& site, const Step& step, Proposal& p) {
-  if (const Decision d = forwards_half(site.program_of(step.products[0]), 0); !d) return d;
-  const KernelCall& first = site.call(step.updates[0]);
-  const auto gradient = std::find(first.inputs.begin(), first.inputs.end(), step.products[0].outputs[0]);
+Decision combine(const JoinSite& site, const UpdatedProducts& all, Proposal& p) {
+  if (const Decision d = forwards_half(site.program_of(all.products[0]), 0); !d) return d;
+  const KernelCall& first = site.call(all.updates[0]);
+  const auto gradient = std::find(first.inputs.begin(), first.inputs.end(), all.products[0].outputs[0]);
   const auto middle = static_cast<size_t>(gradient - first.inputs.begin());
   std::vector<KernelCall>& members = p.insert.what.emplace<GroupedProducts>().members;
-  for (size_t i = 0; i < step.products.size(); ++i) {
-    const KernelCall& own = site.call(step.updates[i]);
+  for (size_t i = 0; i < all.products.size(); ++i) {
+    const KernelCall& own = site.call(all.updates[i]);
     if (!(site.program_of(own) == site.program_of(first)) || !same_form(own.inputs, first.inputs) ||
-        !same_form(own.outputs, first.outputs) || !(own.inputs[middle] == step.products[i].outputs[0]))
+        !same_form(own.outputs, first.outputs) || !(own.inputs[middle] == all.products[i].outputs[0]))
       return Decision::no("the updates of its members differ");
-    const BoundProgram both = joined(bound_program(step.products[i], site.graph()), 0, {false},
+    const BoundProgram both = joined(bound_program(all.products[i], site.graph()), 0, {false},
                                      bound_program(own, site.graph()), middle);
-    KernelCall& member = members.emplace_back(step.products[i]);
+    KernelCall& member = members.emplace_back(all.products[i]);
     member.inputs.insert(member.inputs.end(), both.inputs.begin(), both.inputs.end());
     member.outputs = both.outputs;
     member.origins.insert(member.origins.end(), own.origins.begin(), own.origins.end());
@@ -80,19 +80,19 @@ Decision combine(const JoinSite& site, const Step& step, Proposal& p) {
 
 // The way, if it hides the updates behind the products. The K of a product by itself is in one piece, as it
 // is in a group.
-Decision choose(const JoinSite& site, const KernelCall& product, const Step& step, Proposal& p) {
+Decision choose(const JoinSite& site, size_t at, const UpdatedProducts& all, Proposal& p) {
   const CodeContext context = site.context();
-  if (const RowCall* row = row_call(product);
-      row != nullptr && !has_way(grouped_variants(call_problem(product, context), 1), row->way))
+  if (const RowCall* row = row_call(site.call(at));
+      row != nullptr && !has_way(grouped_variants(call_problem(site.call(at), context), 1), row->way))
     return Decision::no("the product's way is none of a group's: " + to_string(row->way));
   std::vector<KernelCall>& members = std::get<GroupedProducts>(p.insert.what).members;
   const std::vector<KernelVariant> ways =
       grouped_variants(call_problem(members[0], context, &*p.program), static_cast<int>(members.size()));
   if (ways.empty()) return Decision::no("no way of the product runs such an epilogue");
   for (KernelCall& member : members) row_call(member)->way = ways[0].way;
-  const double alone = site.microseconds(product);
+  const double alone = site.price(at);
   double updates = 0;
-  for (const size_t update : step.updates) updates += site.microseconds(site.call(update));
+  for (const size_t update : all.updates) updates += site.price(update);
   p.microseconds = ways[0].microseconds;
   const std::string together = format_fixed(p.microseconds, 1), apart = format_fixed(alone + updates, 1);
   p.insert.reason = std::to_string(members.size()) + " products and their updates in one launch, estimated " +
@@ -106,13 +106,12 @@ Decision choose(const JoinSite& site, const KernelCall& product, const Step& ste
 }  // namespace
 
 void join_updates(JoinSite& site, size_t at) {
-  const KernelCall& product = site.call(at);
-  Step step{products_of(product), {}};
-  if (!find_updates(site, step)) return;
+  UpdatedProducts all{products_of(site.call(at)), {}};
+  if (!find_updates(site, all)) return;
   Proposal p{.remove = {at}, .insert = {}, .at = at, .lift = true, .most_memory = 1};
-  p.remove.insert(p.remove.end(), step.updates.begin(), step.updates.end());
-  Decision decision = combine(site, step, p);
-  if (decision) decision = choose(site, product, step, p);
+  p.remove.insert(p.remove.end(), all.updates.begin(), all.updates.end());
+  Decision decision = combine(site, all, p);
+  if (decision) decision = choose(site, at, all, p);
   if (!decision) return site.refuse(p.remove, decision.why(), p.microseconds);
   site.offer(std::move(p));
 }

@@ -125,6 +125,18 @@ size_t Legality::last_place(size_t from) const {
   return first_obstacle(calls_.calls[from], from + 1, calls_.calls.size()) - 1;
 }
 
+std::vector<size_t> Legality::needed_by_byte(size_t at) const {
+  const KernelCall& call = calls_.calls[at];
+  std::vector<size_t> needed;
+  const auto look_at = [&](const std::vector<size_t>& places) {
+    for (auto other = places.begin(); other != places.end() && *other < at; ++other)
+      if (must_keep_order_by_byte(calls_.calls[*other], call)) insert_place(needed, *other);
+  };
+  for (const Window& w : call.inputs) look_at(writers(w.root));
+  for (const Window& w : call.outputs) look_at(writers(w.root)), look_at(readers(w.root));
+  return needed;
+}
+
 bool must_keep_order(const KernelCall& a, const KernelCall& b) {
   return share_root(a.outputs, b.inputs) || share_root(a.outputs, b.outputs) ||
          share_root(a.inputs, b.outputs);

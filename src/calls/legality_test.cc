@@ -112,6 +112,20 @@ TEST(Legality, RandomCallsHoldTogether) {
     verify(random_calls(seed), "seed " + std::to_string(seed));
 }
 
+TEST(Legality, ACallNeedsThoseBeforeItThatKeepTheirOrder) {
+  const RandomSeeds all = seeds();
+  for (uint64_t seed = all.first; seed <= std::min(all.last, all.first + 200); ++seed)
+    for (CallGraph& graph : random_calls(seed).graphs) {
+      const Legality legality(graph);
+      for (size_t at = 0; at < graph.calls.size(); ++at) {
+        std::vector<size_t> needed;
+        for (size_t other = 0; other < at; ++other)
+          if (must_keep_order_by_byte(graph.calls[other], graph.calls[at])) needed.push_back(other);
+        ASSERT_EQ(legality.needed_by_byte(at), needed) << "seed " << seed << ", call " << at;
+      }
+    }
+}
+
 TEST(Legality, MovesByRootChangeNothingThatIsRead) {
   check_moves("by root", may_move_by_root, Grain::kRoots);
 }
