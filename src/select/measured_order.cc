@@ -81,6 +81,10 @@ double param(const ProblemKey& key, size_t index) {
   return value;
 }
 
+bool is_measured_as(const Candidate& candidate, MeasuredForm form) {
+  return facts_of(candidate.kernel).measured_form == form;
+}
+
 struct Product {
   double batch, m, n, k;
   bool half, tf32;
@@ -115,8 +119,9 @@ void add_product_features(const Product& p, const Candidate& candidate, const st
                p.n / (column_tiles * columns), std::min(stages / steps, 2.0),
                log_of(steps * std::ceil(blocks)), log_of(steps * std::ceil(waves)));
   features.add(sliced, c.occupancy > 1, is_ping_pong(c), has_epilogue_warps(c), keeps_x_stationary(c),
-               splits_in_cluster(c), p.half, p.tf32, simt || candidate.kernel == "conv_simt", wgmma, mma,
-               is_tile(16, 16), is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
+               splits_in_cluster(c), p.half, p.tf32,
+               simt || is_measured_as(candidate, MeasuredForm::kConvSimt), wgmma, mma, is_tile(16, 16),
+               is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
                is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);
 }
 
@@ -139,7 +144,8 @@ void add_conv_features(const ProblemKey& key, const Candidate& candidate, const 
   const auto* conv = std::get_if<ConvWay>(&way);
   features.add(log_of(last(y, 1)), param(key, 3) > 1, std::fmod(channels / groups, 8) == 0, groups > 1,
                size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels),
-               conv != nullptr && conv->loads == ConvLoads::tma, candidate.kernel == "conv_depthwise");
+               conv != nullptr && conv->loads == ConvLoads::tma,
+               is_measured_as(candidate, MeasuredForm::kConvDepthwise));
 }
 
 void add_attention_features(const ProblemKey& key, const Candidate& candidate, const Way& way,
@@ -157,7 +163,8 @@ void add_attention_features(const ProblemKey& key, const Candidate& candidate, c
                log_of(c.cluster), log_of(tiles * std::ceil(blocks)));
   features.add(depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, is_by(AttentionUnit::kWgmma),
                is_by(AttentionUnit::kMma), is_by(AttentionUnit::kSplit), is_by(AttentionUnit::kShort),
-               candidate.kernel == "attention_mma", candidate.kernel == "attention_simt");
+               is_measured_as(candidate, MeasuredForm::kAttentionMma),
+               is_measured_as(candidate, MeasuredForm::kAttentionSimt));
 }
 
 // One hidden layer of rectifiers: a row of weights for each feature, the units' biases, those of their
@@ -218,7 +225,7 @@ bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const bool is_younger_way =
       way && (multicast_blocks(*way) > 1 || splits_in_workspace(*way) || way->unit == MatmulUnit::simt ||
               (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
-  return candidate.kernel != "conv_grouped" && !is_younger_way;
+  return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way;
 }
 
 bool is_like_measured(const ProblemKey& key) {

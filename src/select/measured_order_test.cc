@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/mapped_file.h"
+#include "kernels/common/cuda_kernel.h"
 #include "kernels/common/library_call.h"
 #include "select/records.h"
 #include "select/testing/candidates_of_key.h"
@@ -118,6 +119,15 @@ TEST(MeasuredOrder, LeavesSlicedProducts) {
 
 // No test but a tool: writes a line for every candidate that the record files of a folder measured, for
 // bench/fit_order.py.
+TEST(MeasuredOrder, KnowsRowsByTheirFact) {
+  const ProblemKey key = product_key(300, 640, 136);
+  for (const CudaKernel& row : cuda_kernel_table())
+    EXPECT_EQ(is_like_measured(key, {std::string(row.name)}), row.facts.measured_form != MeasuredForm::kNone)
+        << row.name;
+  EXPECT_FALSE(is_like_measured(key, {"conv_grouped"}));
+  EXPECT_TRUE(is_like_measured(key, {"conv_mma"}));
+}
+
 TEST(MeasuredOrder, WritesWhatItIsFittedTo) {
   const char* folder = std::getenv("AICF_ORDER_TIMES");
   if (folder == nullptr) GTEST_SKIP() << "AICF_ORDER_TIMES names no folder";

@@ -67,6 +67,10 @@ enum class JoinForm : uint8_t {
   kScatter,    // of rows
 };
 
+// How the order learned from measurements (select/measured_order.h) tells a row's candidates from others: by
+// their way, or by the row where ways do not say; not at all of a row that is younger than the measurements.
+enum class MeasuredForm : uint8_t { kByWay, kConvSimt, kConvDepthwise, kAttentionMma, kAttentionSimt, kNone };
+
 template <class... Numbers>
 constexpr uint32_t operand_bits(Numbers... numbers) {
   return ((uint32_t{1} << numbers) | ...);
@@ -78,6 +82,7 @@ struct KernelFacts {
   Units units = Units::kScalar;
   RowSums row_sums = RowSums::kNone;
   JoinForm join_form = JoinForm::kNone;
+  MeasuredForm measured_form = MeasuredForm::kByWay;
   bool is_join = false;      // no op is of its family: rules over calls make its calls
   int panel_matrices = 0;    // so many operands behind the first may lie in panels (kPanelDepth)
   uint32_t overwritten = 0;  // operand_bits of inputs that the result may be written over, as one window: it
