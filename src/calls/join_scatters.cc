@@ -5,6 +5,7 @@
 
 #include "calls/call_forms.h"
 #include "calls/join_into_region.h"
+#include "kernels/common/scatter_order.h"
 #include "select/layout.h"
 
 namespace aicf {
@@ -24,7 +25,7 @@ bool is_zero(ValueId root, const Graph& graph) {
 // Of floats, whole rows to zeros. Rows and their elements must be axes of the region: neither is one alone.
 bool is_row_scatter(const KernelCall& call, const CallGraph& graph) {
   if (!is_form(call, JoinForm::kScatter) || row_call(call)->params[0] != Dim(kAdd)) return false;
-  if (call.inputs.size() > 3 || call.outputs.size() > 1) return false;  // share_scatter_orders
+  if (order_memory(call.inputs.size(), call.outputs.size()) != OrderMemory::kWorkspace) return false;
   const Window &zeros = call.inputs[0], &indices = call.inputs[1], &updates = call.inputs[2],
                &sums = call.outputs[0];
   return is_float(sums.dtype) && indices.sizes.back() == Dim(1) && sums.sizes.size() >= 2 &&

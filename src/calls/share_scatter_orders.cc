@@ -55,7 +55,8 @@ void share_scatter_orders(const RuleSite& site) {
       continue;
     }
     KernelCall& first = calls[leader->call];
-    if (first.outputs.size() == 1) first.outputs.push_back(add_order(site.graph, order->bytes));
+    if (order_memory(first.inputs.size(), first.outputs.size()) == OrderMemory::kWorkspace)
+      first.outputs.push_back(add_order(site.graph, order->bytes));
     calls[at].inputs.push_back(first.outputs[1]);
     site.report({origin_text(first), origin_text(calls[at])}, true, "sorts their updates once");
   }

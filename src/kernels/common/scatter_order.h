@@ -18,6 +18,17 @@ struct ScatterOrder {
   Dim bytes;
   bool operator==(const ScatterOrder&) const = default;
 };
+// Where sorted updates lie, and with them where those of each place begin.
+enum class OrderMemory : uint8_t {
+  kWorkspace,
+  kLeft,   // the last output, for scatters that follow
+  kTaken,  // the last input: another scatter has left it
+};
+// Of a scatter with so many operands and results: x, indices and updates give one result.
+constexpr OrderMemory order_memory(size_t inputs, size_t outputs) {
+  return inputs > 3 ? OrderMemory::kTaken : outputs > 1 ? OrderMemory::kLeft : OrderMemory::kWorkspace;
+}
+
 // None of a row that is no scatter, or a scatter that sorts nothing which others could take.
 std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem);
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
-#include "kernels/common/scatter_order.h"
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
 #include "kernels/order/merge_cuda.h"
@@ -107,12 +106,6 @@ bool are_few(const CudaProblem& problem, const ScatterProblem& s) {
   return 2 * row * number(s.lines.count()) < kBytesOfStart * number(s.targets);
 }
 
-OrderMemory order_memory(const CudaProblem& problem) {
-  return problem.inputs.size() > 3    ? OrderMemory::kTaken
-         : problem.outputs.size() > 1 ? OrderMemory::kLeft
-                                      : OrderMemory::kWorkspace;
-}
-
 // Whether runs are so short that the block that applies one may add up a longer one as well.
 bool has_short_runs(const CudaProblem& problem, const ScatterProblem& s) {
   return 2 * size_to_choose_by(s.lines.count(), problem) <=
@@ -174,7 +167,7 @@ CudaCode scan_code(const CudaProblem& problem, ScatterProblem s, ScatterReductio
 CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool covers) {
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
-  const OrderMemory memory = order_memory(problem);
+  const OrderMemory memory = order_memory(problem.inputs.size(), problem.outputs.size());
   const bool scans = memory == OrderMemory::kWorkspace &&
                      scan_pays(problem, s, scatter_unit(problem, s, !one && covers && !in_place));
   bool copies =

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/common/cuda_walk.h"
+#include "kernels/common/scatter_order.h"
 #include "kernels/indexing/reduction.h"
 #include "kernels/order/radix_cuda.h"
 
@@ -19,13 +20,6 @@ struct ScatterProblem {
   CudaWalk lines{3}, places{2}, block{3};
   std::vector<Dim> bounds, target_steps;
   Dim component_stride, targets;
-};
-
-// Where sorted updates lie, and with them where those of each target begin.
-enum class OrderMemory : uint8_t {
-  kWorkspace,
-  kLeft,   // the last output, for scatters that follow
-  kTaken,  // the last input: another scatter has left it
 };
 
 // Updates in the order of their targets, and the tables of their runs.
