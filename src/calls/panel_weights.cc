@@ -183,18 +183,18 @@ class GraphPanels {
   }
 
   // What init copies together, if it is the whole of this matrix and its parts are columns.
-  struct Part {
+  struct ColumnCopy {
     size_t call;  // of init
     Window from, to;
   };
-  std::optional<std::vector<Part>> parts_of(const Window& y) const {
-    std::vector<Part> parts;
+  std::optional<std::vector<ColumnCopy>> parts_of(const Window& y) const {
+    std::vector<ColumnCopy> parts;
     if (!(y.offset == Dim(0)) || !(element_count(y.sizes) == element_count(all_.type_of(y.root).shape)))
       return std::nullopt;
     const auto writers = writers_.find(y.root);
     if (writers == writers_.end()) return parts;
     for (const size_t i : writers->second) {
-      const std::optional<Part> part = is_copy(all_.init_calls[i]) ? columns_of(i, y) : std::nullopt;
+      const std::optional<ColumnCopy> part = is_copy(all_.init_calls[i]) ? columns_of(i, y) : std::nullopt;
       if (!part) return std::nullopt;
       parts.push_back(*part);
     }
@@ -206,7 +206,7 @@ class GraphPanels {
     return region < all_.regions.size() && all_.regions[region].body.nodes().empty();
   }
   // A step of init that copies some columns of y, as a copy to panels.
-  std::optional<Part> columns_of(size_t at, const Window& y) const {
+  std::optional<ColumnCopy> columns_of(size_t at, const Window& y) const {
     const Window &from = all_.init_calls[at].inputs[0], &to = all_.init_calls[at].outputs[0];
     if (to.sizes.size() != 2 || from.sizes != to.sizes || !is_known(from) || !is_known(to))
       return std::nullopt;
@@ -219,7 +219,7 @@ class GraphPanels {
       return Window{
           w.dtype, w.offset, {w.sizes[k], w.sizes[1 - k]}, {w.strides[k], w.strides[1 - k]}, w.root};
     };
-    Part part{at, by_panels(turned(from)), panels_of(y, y.root)};
+    ColumnCopy part{at, by_panels(turned(from)), panels_of(y, y.root)};
     part.to.offset = *first * Dim(kPanelDepth);
     part.to.sizes = part.from.sizes;
     return part;
@@ -236,8 +236,8 @@ class GraphPanels {
       if (matrix == y) return stored;
     Window panels = panels_of(y, y.root);
     if (all_.is_extra(y.root)) {
-      const std::vector<Part> parts = *parts_of(y);
-      for (const Part& part : parts) {
+      const std::vector<ColumnCopy> parts = *parts_of(y);
+      for (const ColumnCopy& part : parts) {
         KernelCall& call = all_.init_calls[part.call];
         call = copy_call(part.from, part.to, call.origins);
       }

@@ -20,7 +20,7 @@ struct Phase {
   int64_t low = 0, high = 0;    // padding of x; negative: elements that no window reaches
 };
 
-struct Axis {
+struct PhasedAxis {
   int64_t stride = 1;
   Dim count;  // positions of a phase; those of the last phases may exceed the result
   std::vector<Phase> phases;
@@ -72,7 +72,7 @@ class Phases {
   bool find_phases(size_t i) {
     const auto kernel = e_.shape(w_)[2 + i].constant();
     const Dim& size = e_.shape(x_)[2 + i];
-    Axis axis;
+    PhasedAxis axis;
     axis.stride = list("strides")[i];
     const auto excess = (result_[2 + i] - size * Dim(axis.stride)).constant();
     if (!kernel || !excess) return false;
@@ -186,7 +186,7 @@ class Phases {
 
   ValueId cut_to_result(ValueId whole) {
     Shape merged = {result_[0], result_[1]};
-    for (const Axis& axis : axes_) merged.push_back(axis.count * Dim(axis.stride));
+    for (const PhasedAxis& axis : axes_) merged.push_back(axis.count * Dim(axis.stride));
     const size_t rank = result_.size();
     return sliced(e_.reshape(whole, merged), Shape(rank, Dim(0)), result_, Ints(rank, 1));
   }
@@ -196,7 +196,7 @@ class Phases {
   const SymbolRanges& ranges_;
   const ValueId x_, w_, bias_;
   const Shape result_;
-  std::vector<Axis> axes_;
+  std::vector<PhasedAxis> axes_;
   std::vector<size_t> remainders_;  // of the axes so far
   ValueId turned_ = kNoValue;
 };

@@ -52,7 +52,7 @@ class RegionEmitter {
   }
 
   // A region's body under construction.
-  struct Body {
+  struct RegionBody {
     const Group& group;
     Graph graph{"body"};
     std::map<ValueId, ValueId> inner{};  // by value of the whole graph
@@ -60,7 +60,7 @@ class RegionEmitter {
   };
 
   void emit_region(const Group& group) {
-    Body body{group};
+    RegionBody body{group};
     std::string origin;
     for (NodeId id : group.nodes) {
       const Node& node = graph_.node(id);
@@ -87,7 +87,7 @@ class RegionEmitter {
   }
 
   // The body's value for an outer one: a member's result, an immediate, or a new input.
-  ValueId body_value(Body& body, ValueId id, bool immediates) const {
+  ValueId body_value(RegionBody& body, ValueId id, bool immediates) const {
     if (id == kNoValue) return kNoValue;
     if (auto at = body.inner.find(id); at != body.inner.end()) return at->second;
     const Value& value = graph_.value(id);

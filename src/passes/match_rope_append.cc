@@ -66,7 +66,7 @@ std::optional<Append> match_append(const Graph& graph, ValueId id) {
   return Append{graph.value(id).producer, scatter->operands[0], scatter->operands[2], position};
 }
 
-struct Step {
+struct RopeStep {
   NodeId q_rope = -1, last = -1;  // `last` of the three nodes that the new one replaces
   ValueId k = kNoValue;
   Append keys, values;
@@ -76,7 +76,7 @@ bool same_angles(const Node& a, const Node& b) {
   return a.operands[1] == b.operands[1] && a.operands[2] == b.operands[2] && a.attrs == b.attrs;
 }
 
-std::optional<Step> match_step(const Graph& graph, const Node& attention) {
+std::optional<RopeStep> match_step(const Graph& graph, const Node& attention) {
   const Node* q_rope = producer_with_op(graph, attention.operands[0], Op::rope);
   const auto keys = match_append(graph, attention.operands[1]),
              values = match_append(graph, attention.operands[2]);
@@ -86,13 +86,13 @@ std::optional<Step> match_step(const Graph& graph, const Node& attention) {
     return std::nullopt;
   const Shape &q = graph.shape(attention.operands[0]), &k = graph.shape(keys->rows);
   if (!(q[0] == k[0] && q[2] == k[2])) return std::nullopt;
-  Step step{graph.value(attention.operands[0]).producer, -1, k_rope->operands[0], *keys, *values};
+  RopeStep step{graph.value(attention.operands[0]).producer, -1, k_rope->operands[0], *keys, *values};
   step.last = std::max({step.q_rope, step.keys.node, step.values.node});
   return step;
 }
 
 // Whether a node before `step.last` reads what the step gives: the new node would come too late.
-bool read_before(const Graph& graph, const Step& step) {
+bool read_before(const Graph& graph, const RopeStep& step) {
   for (NodeId id = 0; id < step.last; ++id)
     for (ValueId operand : graph.node(id).operands)
       for (NodeId made : {step.q_rope, step.keys.node, step.values.node})
@@ -105,7 +105,7 @@ bool read_before(const Graph& graph, const Step& step) {
 // The rotations of q and k and the writes of k and v to their caches as one rope_append: four kernels become
 // one in each layer of a decoder (Llama), and the caches are written in place.
 Graph match_rope_append(const Graph& graph, const PassContext&) {
-  std::map<NodeId, Step> steps;  // by the node where rope_append goes
+  std::map<NodeId, RopeStep> steps;  // by the node where rope_append goes
   std::set<NodeId> replaced;
   for (const Node& node : graph.nodes()) {
     if (node.op != Op::attention) continue;
@@ -124,7 +124,7 @@ Graph match_rope_append(const Graph& graph, const PassContext&) {
     }
     const auto at = steps.find(id);
     if (at == steps.end()) continue;
-    const Step& step = at->second;
+    const RopeStep& step = at->second;
     const Node& rope = graph.node(step.q_rope);
     const std::vector<ValueId> x =
         rewriter.values({rope.operands[0], step.k, step.values.rows, rope.operands[1], rope.operands[2],

@@ -38,14 +38,14 @@ class RecomputeEmitter {
 
  private:
   // A unit's body under construction.
-  struct Body {
+  struct UnitBody {
     Graph graph{"body"};
     std::vector<ValueId> operands;
     std::map<ValueId, ValueId> outer;
     std::map<Inner, ValueId> inner;
   };
 
-  ValueId outer_value(Body& to, ValueId id) const {
+  ValueId outer_value(UnitBody& to, ValueId id) const {
     if (const auto at = to.outer.find(id); at != to.outer.end()) return at->second;
     ValueId value;
     if (const auto removed = plan_.removed.find(id); removed != plan_.removed.end()) {
@@ -57,7 +57,7 @@ class RecomputeEmitter {
     return to.outer[id] = value;
   }
 
-  ValueId inner_value(Body& to, const Inner& value) const {
+  ValueId inner_value(UnitBody& to, const Inner& value) const {
     if (const auto at = to.inner.find(value); at != to.inner.end()) return at->second;
     const Graph& body = plan_.units[value.first].body;
     const Value& inner = body.value(value.second);
@@ -75,7 +75,7 @@ class RecomputeEmitter {
     return to.inner[value] = result;
   }
 
-  ValueId copy(Body& to, size_t unit, const Node& node) const {
+  ValueId copy(UnitBody& to, size_t unit, const Node& node) const {
     std::vector<ValueId> operands;
     for (ValueId operand : node.operands)
       operands.push_back(operand == kNoValue ? kNoValue : inner_value(to, {unit, operand}));
@@ -118,7 +118,7 @@ class RecomputeEmitter {
     const RecomputedRegion& unit = plan_.units[index];
     const auto outputs = outputs_of(index);
     if (outputs.empty()) return;
-    Body body;
+    UnitBody body;
     const std::vector<bool> needed = needed_nodes(unit.body, outputs);
     for (size_t i = 0; i < needed.size(); ++i)
       if (needed[i]) copy(body, index, unit.body.nodes()[i]);
@@ -143,7 +143,7 @@ class RecomputeEmitter {
   }
 
   // A body of one node is that node.
-  static std::vector<ValueId> emit_lone(const Body& body, const std::vector<ValueId>& operands,
+  static std::vector<ValueId> emit_lone(const UnitBody& body, const std::vector<ValueId>& operands,
                                         GraphRewriter& rewriter) {
     const Node& node = body.graph.nodes()[0];
     std::vector<ValueId> mapped;

@@ -53,7 +53,7 @@ void softmax_cross_entropy(NodeContext& n) {
 
 // --- optimizer steps: inputs R, T, then the tensors X1.., their gradients, and each further kind of state.
 
-struct Step {
+struct OptimizerStep {
   NodeContext& n;
   DType dtype;
   ValueId num(double v) const { return n.scalar(dtype, v); }
@@ -74,7 +74,7 @@ void adagrad(NodeContext& n) {
                norm = n.attr_float("norm_coefficient", 0);
   const size_t count = tensor_count(n, 3);
   for (size_t i = 0; i < count; ++i) {
-    const Step s{n, n.dtype(2 + i)};
+    const OptimizerStep s{n, n.dtype(2 + i)};
     const ValueId x = n.in(2 + i), h = n.in(2 + 2 * count + i);
     const ValueId slowed = s.add(s.num(1), s.mul(n.cast(n.reshape(n.in(1), {}), s.dtype), s.num(decay)));
     const ValueId rate = s.div(n.reshape(n.in(0), {}), slowed);
@@ -91,7 +91,7 @@ void adam(NodeContext& n) {
                post = n.attr_float("norm_coefficient_post", 0);
   const size_t count = tensor_count(n, 4);
   for (size_t i = 0; i < count; ++i) {
-    const Step s{n, n.dtype(2 + i)};
+    const OptimizerStep s{n, n.dtype(2 + i)};
     const ValueId x = n.in(2 + i), step = n.cast(n.reshape(n.in(1), {}), s.dtype),
                   rate = n.reshape(n.in(0), {});
     const ValueId g = s.add(s.mul(x, s.num(norm)), n.in(2 + count + i));
@@ -115,7 +115,7 @@ void momentum(NodeContext& n) {
   if (mode != "standard" && mode != "nesterov") n.unsupported("mode=" + mode);
   const size_t count = tensor_count(n, 3);
   for (size_t i = 0; i < count; ++i) {
-    const Step s{n, n.dtype(2 + i)};
+    const OptimizerStep s{n, n.dtype(2 + i)};
     const ValueId x = n.in(2 + i), rate = n.reshape(n.in(0), {});
     const ValueId g = s.add(s.mul(x, s.num(norm)), n.in(2 + count + i));
     // The gradient enters undamped at step 0.

@@ -18,14 +18,14 @@ struct Taps {
   bool outside = false;  // tf_crop_and_resize: takes the extrapolation value
 };
 
-double crop_source(const Axis& a, int64_t y) {
+double crop_source(const ResizedAxis& a, int64_t y) {
   const double in = static_cast<double>(a.in), at = static_cast<double>(y), width = *a.scale * in;
   const double length = (a.roi_end - a.roi_start) * (in - 1);
   return a.roi_start * (in - 1) + (width == 1 ? length / 2 : at * length / (width - 1));
 }
 
 template <typename T>
-double known_source(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
+double known_source(NodeContext& n, const Resize& r, const ResizedAxis& a, int64_t y) {
   if (r.coordinates == "tf_crop_and_resize") return crop_source(a, y);
   const Position<T> p{
       static_cast<T>(a.in), static_cast<T>(a.out), static_cast<T>(*a.scale), T(0.5), T(1), T(2), T(0)};
@@ -49,7 +49,7 @@ void normalize(std::vector<double>& weights) {
 }
 
 // Weights of the neighbours `first`.. of x. A whole x counts as the right end of its interval.
-Taps taps(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
+Taps taps(NodeContext& n, const Resize& r, const ResizedAxis& a, int64_t y) {
   const double x = r.mode == "nearest" ? known_source<float>(n, r, a, y) : known_source<double>(n, r, a, y);
   const double below = std::floor(x);
   const double left = x == below ? below - 1 : below, ratio = x - left;
@@ -80,7 +80,7 @@ Taps taps(NodeContext& n, const Resize& r, const Axis& a, int64_t y) {
   return t;
 }
 
-ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
+ValueId resize_axis(NodeContext& n, const Resize& r, const ResizedAxis& a, ValueId x) {
   auto clamp = [&](int64_t i) { return std::clamp<int64_t>(i, 0, a.in - 1); };
   std::vector<Taps> rows;
   bool outside = false;
@@ -114,7 +114,7 @@ ValueId resize_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
 }
 
 // Output sizes and scales per axis from `scales` or `sizes`, with the aspect-ratio policies of the latter.
-std::vector<Axis> resized_axes(NodeContext& n) {
+std::vector<ResizedAxis> resized_axes(NodeContext& n) {
   Ints axes = n.attr_ints("axes");
   if (!n.has_attr("axes"))
     for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
@@ -130,14 +130,14 @@ std::vector<Axis> resized_axes(NodeContext& n) {
   }
   if ((by_scale ? scales.size() : sizes.size()) != axes.size())
     n.bad("scales or sizes", std::to_string(axes.size()) + " numbers", "others");
-  std::vector<Axis> result;
+  std::vector<ResizedAxis> result;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = n.axis(axes[i], n.rank(0));
     const Dim size = n.shape(0)[static_cast<size_t>(axis)];
     if (by_scale && scales[i] == 1.0) continue;
     if (!by_scale && size == sizes[i] && policy == "stretch") continue;
     if (by_scale && !(scales[i] > 0)) n.bad("scales", "above 0", std::to_string(scales[i]));
-    Axis a;
+    ResizedAxis a;
     a.axis = axis;
     a.size_in = size;
     a.size_out = by_scale ? scaled_size(n, size, scales[i]) : sizes[i];
@@ -146,15 +146,15 @@ std::vector<Axis> resized_axes(NodeContext& n) {
   }
   if (by_scale || policy == "stretch" || result.empty()) return result;
   if (policy != "not_larger" && policy != "not_smaller") n.unsupported("keep_aspect_ratio_policy=" + policy);
-  const auto ratio = [&](const Axis& a) {
+  const auto ratio = [&](const ResizedAxis& a) {
     const std::string what = "resized axis of node '" + n.origin() + "'";
     return static_cast<double>(a.size_out.require_constant(what)) /
            static_cast<double>(a.size_in.require_constant(what));
   };
   double scale = ratio(result[0]);
-  for (const Axis& a : result)
+  for (const ResizedAxis& a : result)
     scale = policy == "not_larger" ? std::min(scale, ratio(a)) : std::max(scale, ratio(a));
-  for (Axis& a : result) {
+  for (ResizedAxis& a : result) {
     a.scale = scale;
     a.size_out =
         Dim(static_cast<int64_t>(std::floor(scale * static_cast<double>(*a.size_in.constant()) + 0.5)));
@@ -178,14 +178,14 @@ void resize(NodeContext& n) {
   if (r.nearest != "round_prefer_floor" && r.nearest != "round_prefer_ceil" && r.nearest != "floor" &&
       r.nearest != "ceil" && !by_scale)
     n.unsupported("nearest_mode=" + r.nearest);
-  std::vector<Axis> axes = resized_axes(n);
-  for (Axis& a : axes) a.nearest = !by_scale ? r.nearest : *a.scale < 1 ? "ceil" : "floor";
+  std::vector<ResizedAxis> axes = resized_axes(n);
+  for (ResizedAxis& a : axes) a.nearest = !by_scale ? r.nearest : *a.scale < 1 ? "ceil" : "floor";
   if (r.coordinates == "tf_crop_and_resize") {
     const Array roi = n.require_constant(1, "roi");
     const bool partial = n.has_attr("axes");
     const Ints listed = n.attr_ints("axes");
     const int64_t half = roi.count() / 2;
-    for (Axis& a : axes) {
+    for (ResizedAxis& a : axes) {
       int64_t at = a.axis;
       for (size_t i = 0; partial && i < listed.size(); ++i)
         if (n.axis(listed[i], n.rank(0)) == a.axis) at = static_cast<int64_t>(i);
@@ -196,7 +196,7 @@ void resize(NodeContext& n) {
   }
   const DType dtype = n.dtype(0);
   ValueId x = r.mode == "nearest" || is_float(dtype) ? n.in(0) : n.cast(n.in(0), DType::f32);
-  for (Axis& a : axes) {
+  for (ResizedAxis& a : axes) {
     if (!a.known()) {
       x = resize_unknown_axis(n, r, a, x);
       continue;

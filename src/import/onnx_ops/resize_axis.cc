@@ -31,7 +31,7 @@ At cubic_weights(const At& x, double a) {
   return x.is(Op::le, c(1), near, x.is(Op::lt, c(2), far, c(0)));
 }
 
-At positions(NodeContext& n, const Resize& r, const Axis& a, DType dtype) {
+At positions(NodeContext& n, const Resize& r, const ResizedAxis& a, DType dtype) {
   const auto number = [&](double value) { return At{&n, n.scalar(dtype, value)}; };
   const At in{&n, n.size_scalar(a.size_in, dtype)}, out{&n, n.size_scalar(a.size_out, dtype)};
   const Position<At> p{in,        out,      a.scale ? number(*a.scale) : out / in, number(0.5), number(1),
@@ -72,7 +72,7 @@ Dim scaled_size(NodeContext& n, const Dim& size, double scale) {
   return floordiv(size * Dim(above / common), Dim(below / common));
 }
 
-ValueId weighted(NodeContext& n, const Axis& a, ValueId x, ValueId matrix) {
+ValueId weighted(NodeContext& n, const ResizedAxis& a, ValueId x, ValueId matrix) {
   Ints last;
   for (int64_t i = 0; i < static_cast<int64_t>(n.shape_of(x).size()); ++i) last.push_back(i);
   std::swap(last[static_cast<size_t>(a.axis)], last.back());
@@ -82,7 +82,7 @@ ValueId weighted(NodeContext& n, const Axis& a, ValueId x, ValueId matrix) {
 }
 
 // Antialiasing would need as many taps as the sizes decide.
-ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x) {
+ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const ResizedAxis& a, ValueId x) {
   if (r.antialias) n.unsupported("antialias of an axis whose size is not known when compiling");
   const bool nearest = r.mode == "nearest";
   const At at = positions(n, r, a, nearest ? DType::f32 : DType::f64);

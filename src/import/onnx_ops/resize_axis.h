@@ -17,7 +17,7 @@ struct Resize {
 // floor(size * scale) with the product rounded to f32, as onnxruntime has it.
 Dim scaled_size(NodeContext& n, const Dim& size, double scale);
 
-struct Axis {
+struct ResizedAxis {
   int64_t axis = 0;
   Dim size_in, size_out;
   std::optional<double> scale;  // absent: size_out / size_in
@@ -38,7 +38,8 @@ struct Position {
 // The position in the input of element `at` of the result. `if_one(width, a, b)` gives a where width is 1,
 // else b.
 template <typename T, typename Choose>
-T source(NodeContext& n, const Resize& r, const Axis& a, const Position<T>& p, T at, const Choose& if_one) {
+T source(NodeContext& n, const Resize& r, const ResizedAxis& a, const Position<T>& p, T at,
+         const Choose& if_one) {
   const T width = p.scale * p.in;
   const T half = (at + p.half) / p.scale - p.half;
   if (r.coordinates == "half_pixel") return half;
@@ -53,9 +54,9 @@ T source(NodeContext& n, const Resize& r, const Axis& a, const Position<T>& p, T
 }
 
 // x times the matrix [in, out] along the axis.
-ValueId weighted(NodeContext& n, const Axis& a, ValueId x, ValueId matrix);
+ValueId weighted(NodeContext& n, const ResizedAxis& a, ValueId x, ValueId matrix);
 
 // An axis one of whose sizes is known only at run time.
-ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const Axis& a, ValueId x);
+ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const ResizedAxis& a, ValueId x);
 
 }  // namespace aicf::onnx

@@ -37,7 +37,7 @@ class RoiAlign {
   }
 
   ValueId run() const {
-    const Axis y = axis_of(1, rows_, x_[2]), x = axis_of(0, columns_, x_[3]);
+    const SampledAxis y = axis_of(1, rows_, x_[2]), x = axis_of(0, columns_, x_[3]);
     const Dim high(rows_ * samples_), wide(columns_ * samples_);
     const auto tall = [&](ValueId v) { return n_.reshape(v, {count_, high, Dim(1)}); };
     const auto flat = [&](ValueId v) { return n_.reshape(v, {count_, Dim(1), wide}); };
@@ -65,7 +65,7 @@ class RoiAlign {
 
  private:
   // The two pixels around each point of an axis and their weights, [R, points].
-  struct Axis {
+  struct SampledAxis {
     ValueId low, high, low_weight, high_weight;
   };
 
@@ -78,7 +78,7 @@ class RoiAlign {
     return half_pixel_ ? op(Op::sub, scaled, num(0.5)) : scaled;
   }
 
-  Axis axis_of(int64_t coordinate, int64_t cells, const Dim& size) const {
+  SampledAxis axis_of(int64_t coordinate, int64_t cells, const Dim& size) const {
     const ValueId start = edge(coordinate);
     ValueId length = op(Op::sub, edge(coordinate + 2), start);
     if (!half_pixel_) length = op(Op::max, length, num(1));

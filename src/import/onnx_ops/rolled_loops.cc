@@ -8,11 +8,11 @@ namespace aicf::onnx {
 namespace {
 
 // A body under construction. Its graph has the inputs in the order of add_input, then what it captures.
-struct Body {
+struct LoopBody {
   GraphContext context;
   std::vector<ValueRef> inputs;
 
-  explicit Body(NodeContext& n) : context(n.context().program(), "body", &n.context()) {}
+  explicit LoopBody(NodeContext& n) : context(n.context().program(), "body", &n.context()) {}
 
   ValueRef add_input(const std::string& name, const TensorType& type) {
     auto value = std::make_shared<OnnxValue>();
@@ -70,8 +70,8 @@ std::vector<size_t> counting(size_t first, size_t last) {
 
 // The scan over a body whose inputs are `walked` sliced values, `carried` values and captures, and whose
 // outputs are the next carried values, then rows of results.
-std::vector<ValueId> add_scan(NodeContext& n, Body& body, size_t carried, const std::vector<ValueId>& initial,
-                              const std::vector<ValueId>& walked) {
+std::vector<ValueId> add_scan(NodeContext& n, LoopBody& body, size_t carried,
+                              const std::vector<ValueId>& initial, const std::vector<ValueId>& walked) {
   const Graph& graph = body.context.graph();
   const size_t captures = body.context.captures().size();
   // Carried, captures, walked.
@@ -98,7 +98,7 @@ std::vector<ValueId> add_scan(NodeContext& n, Body& body, size_t carried, const 
 }
 
 // Body inputs: iteration, carried..., captures; outputs: condition, carried..., and no others.
-void add_while(NodeContext& n, Body& body, size_t carried) {
+void add_while(NodeContext& n, LoopBody& body, size_t carried) {
   Graph& graph = body.context.graph();
   const bool limited = n.has(0);
   // Loop-carried: iteration, condition, limit if there is one, carried, captures.
@@ -144,7 +144,7 @@ constexpr int64_t kMostCounted = 1 << 24;
 
 // The trip count, if the conditions at the start and after each step follow from it. `results` are what the
 // body makes of the carried values.
-std::optional<Dim> counted_trips(NodeContext& n, Body& body, const ValueRef& condition,
+std::optional<Dim> counted_trips(NodeContext& n, LoopBody& body, const ValueRef& condition,
                                  const std::vector<ValueId>& results) {
   const std::optional<Dim> trips = trip_count(n);
   const auto bounds = [&](const Dim& size) { return n.bounds_of(size); };
@@ -171,7 +171,7 @@ bool counts_in_one_axis(const GraphProto& body) {
 }
 
 void rolled_loop(NodeContext& n, const GraphProto& proto, size_t carried) {
-  Body body(n);
+  LoopBody body(n);
   std::vector<ValueRef> inputs = {body.add_input("iteration", {DType::i64, {}}), always()};
   if (counts_in_one_axis(proto)) inputs[0] = body.with_axis(inputs[0]);
   for (size_t i = 0; i < carried; ++i)
@@ -216,7 +216,7 @@ void rolled_loop(NodeContext& n, const GraphProto& proto, size_t carried) {
 
 void rolled_scan(NodeContext& n, const GraphProto& proto, size_t carried, const std::vector<ScanAxis>& in,
                  const std::vector<ScanAxis>& out) {
-  Body body(n);
+  LoopBody body(n);
   std::vector<ValueId> walked;
   for (size_t i = 0; i < in.size(); ++i) {
     std::vector<int64_t> perm = {in[i].axis};

@@ -72,17 +72,17 @@ class GridSample {
   ValueId op(Op o, ValueId a, ValueId b) const { return n_.add(o, {a, b}); }
 
   // Lengths of a sampled axis, which may be known only when running.
-  struct Axis {
+  struct GridAxis {
     ValueId size, last, span;  // last = size - 1; span = what reflection goes over, at least 1
   };
 
-  Axis axis_of(size_t i) const {
+  GridAxis axis_of(size_t i) const {
     const ValueId size = n_.size_scalar(x_[2 + i], dtype_), last = n_.size_scalar(x_[2 + i] - Dim(1), dtype_);
     return {size, last, align_ ? op(Op::max, last, num(1)) : size};
   }
 
   // Coordinates of axis i in pixels, [N, places]; the grid lists the last axis first.
-  ValueId pixel(size_t i, const Axis& axis) const {
+  ValueId pixel(size_t i, const GridAxis& axis) const {
     const int64_t at = static_cast<int64_t>(spatial_ - 1 - i), last = static_cast<int64_t>(grid_.size()) - 1;
     const ValueId g = n_.reshape(n_.slice_axis(n_.in(1), last, at, at + 1), {x_[0], places_});
     const ValueId unit = op(Op::mul, op(Op::add, g, num(1)), num(0.5));
@@ -90,19 +90,19 @@ class GridSample {
   }
 
   // Mirrors x at the centres of the outer pixels, or at their outer edges.
-  ValueId reflect(ValueId x, const Axis& axis) const {
+  ValueId reflect(ValueId x, const GridAxis& axis) const {
     const ValueId low = num(align_ ? 0 : -0.5), twice = op(Op::mul, axis.span, num(2));
     const ValueId folded = op(Op::mod, op(Op::sub, x, low), twice);
     return op(Op::add, op(Op::min, folded, op(Op::sub, twice, folded)), low);
   }
 
-  ValueId confine(ValueId x, const Axis& axis) const {
+  ValueId confine(ValueId x, const GridAxis& axis) const {
     if (padding_ == "reflection") x = reflect(x, axis);
     return padding_ == "zeros" ? x : n_.add(Op::clamp, {x, num(0), axis.last});
   }
 
   std::vector<std::pair<ValueId, ValueId>> axis_taps(size_t i) const {
-    const Axis axis = axis_of(i);
+    const GridAxis axis = axis_of(i);
     ValueId x = pixel(i, axis);
     // Cubic confines each tap instead of the centre.
     if (mode_ != "cubic") x = confine(x, axis);
@@ -131,7 +131,7 @@ class GridSample {
   }
 
   // A position outside reads the edge with weight zero.
-  std::pair<ValueId, ValueId> tap(ValueId at, ValueId weight, const Axis& axis) const {
+  std::pair<ValueId, ValueId> tap(ValueId at, ValueId weight, const GridAxis& axis) const {
     if (padding_ == "zeros") {
       const ValueId inside = op(Op::bit_and, op(Op::ge, at, num(0)), op(Op::le, at, axis.last));
       weight = n_.add(Op::select, {inside, weight, num(0)});

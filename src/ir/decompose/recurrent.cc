@@ -12,12 +12,12 @@ namespace {
 constexpr int64_t kUnrolledSteps = 128;
 
 // What one step makes: the carried values that follow, and rows of results.
-struct Step {
+struct CellStep {
   Values carried, rows;
 };
 // Over the carried values, those that all steps read (kNoValue where absent) and a row of each walked one.
 using StepFunction =
-    std::function<Step(Emitter& e, const Values& carried, const Values& kept, const Values& rows)>;
+    std::function<CellStep(Emitter& e, const Values& carried, const Values& kept, const Values& rows)>;
 
 // x without its first axis, at index `at`.
 ValueId row_of(Emitter& e, ValueId x, int64_t at) {
@@ -45,7 +45,7 @@ Walk unrolled(Emitter& e, int64_t length, bool reverse, Values carried, const Va
   for (int64_t i = 0; i < length; ++i) {
     Values rows;
     for (ValueId x : walked) rows.push_back(row_of(e, x, reverse ? length - 1 - i : i));
-    Step made = step(e, carried, kept, rows);
+    CellStep made = step(e, carried, kept, rows);
     carried = std::move(made.carried);
     stacks.resize(made.rows.size());
     for (size_t k = 0; k < made.rows.size(); ++k) {
@@ -76,7 +76,7 @@ Walk scanned(Emitter& e, bool reverse, const Values& carried, const Values& kept
   for (ValueId x : kept) own_kept.push_back(input(x, false));
   const auto count = static_cast<int64_t>(operands.size());
   for (ValueId x : walked) rows.push_back(input(x, true));
-  const Step made = step(inner, state, own_kept, rows);
+  const CellStep made = step(inner, state, own_kept, rows);
   int outputs = 0;
   const auto output = [&](ValueId x) {
     if (x != kNoValue) body.add_output(x, "out" + std::to_string(++outputs));
@@ -117,8 +117,8 @@ ValueId sigmoid(Emitter& e, ValueId x) { return e.op(Op::sigmoid, {x}); }
 ValueId tanh(Emitter& e, ValueId x) { return e.op(Op::tanh, {x}); }
 
 // The state after a step, h and of an LSTM c; then h, c and what is kept as rows of results.
-Step cell_step(Emitter& e, RecurrentCell cell, bool keep, const Values& state, const Values& kept,
-               ValueId x) {
+CellStep cell_step(Emitter& e, RecurrentCell cell, bool keep, const Values& state, const Values& kept,
+                   ValueId x) {
   const Dim hidden = e.shape(state[0])[1];
   const ValueId own = e.op(Op::linear, {state[0], kept[0], kept[1]}, {{"transpose_w", true}});
   Values next, gates;
@@ -140,7 +140,7 @@ Step cell_step(Emitter& e, RecurrentCell cell, bool keep, const Values& state, c
     const ValueId sum = e.add(x, own);
     next = {e.op(cell == RecurrentCell::kTanh ? Op::tanh : Op::relu, {sum})};
   }
-  Step made{next, next};
+  CellStep made{next, next};
   if (keep && !gates.empty()) made.rows.push_back(e.concat_last(gates));
   return made;
 }
@@ -256,7 +256,7 @@ Values decompose_recurrent_backward(Emitter& e, const Node& node, const Values& 
       if (rows.size() > 6) dc_here = in.add(rows[6], dc_here);
       CellGradient g = cell_gradient(in, cell, dh_here, rows, dc_here);
       ValueId before = in.op(Op::matmul, {g.down, kept[0]});
-      Step made;
+      CellStep made;
       if (cell == RecurrentCell::kGru) before = in.add(g.state[0], before);
       made.carried = {before};
       if (has_cells) made.carried.push_back(g.state[0]);

@@ -59,7 +59,7 @@ struct RowReductionMatmul : Product {
 
   // A thread's part of a tile: vectors of 8 columns, as Chunks distributes them.
   template <class Operands, class Epilogue>
-  struct Part : Product::template Chunks<Operands, Epilogue> {
+  struct TileChunks : Product::template Chunks<Operands, Epilogue> {
     using Chunks = typename Product::template Chunks<Operands, Epilogue>;
     using Exchange = RowExchange<kBlocks, Product::kConsumers / 32, Epilogue::kReductions>;
     static constexpr int kColumns = Chunks::kColumns, kAcross = Chunks::kAcross, kVectors = Chunks::kVectors;
@@ -71,7 +71,7 @@ struct RowReductionMatmul : Product {
     tile::Vec<typename Epilogue::Kept, 8> kept[kAcross][kVectors];
     Exchange exchange;
 
-    __device__ __forceinline__ Part(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
+    __device__ __forceinline__ TileChunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
                                     uint32_t chunks, const Exchange& exchange)
         : Chunks(o, e, tile, first_row, chunks), exchange(exchange) {}
 
@@ -134,7 +134,7 @@ struct RowReductionMatmul : Product {
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
                              const Epilogue& epilogue, int part_depth) {
     extern __shared__ __align__(1024) char memory[];
-    using P = Part<Operands, Epilogue>;
+    using P = TileChunks<Operands, Epilogue>;
     const Shared shared{shared_address(memory)};
     const typename P::Exchange exchange{shared.chunks() + Product::kConsumers / 32 * 16 * P::kRowBytes};
     if (threadIdx.x == Product::kConsumers) {

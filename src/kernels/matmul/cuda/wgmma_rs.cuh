@@ -43,15 +43,15 @@ struct WgmmaRsMatmul : Product {
       sync_threads<128>();
     }
 
-    struct Part {
+    struct XFragments {
       uint32_t at[kWgmmaDepth / 16][2];
     };
     // Of the 64 columns from k on; 0 in the lanes without a row.
-    __device__ __forceinline__ Part part(int k) const {
+    __device__ __forceinline__ XFragments part(int k) const {
       const int lane = int(threadIdx.x) % 32, row = lane / 4;
       const bool live = threadIdx.x < 32 && row < rows;
       const uint32_t from = shared_address(x) + uint32_t((live ? row * pitch : 0) + k + lane % 4 * 2) * 2;
-      Part part;
+      XFragments part;
 #pragma unroll
       for (int i = 0; i < kWgmmaDepth / 16; ++i)
 #pragma unroll
@@ -62,7 +62,7 @@ struct WgmmaRsMatmul : Product {
       return part;
     }
 
-    static __device__ __forceinline__ void multiply(const Shared& shared, const Stage& stage, const Part& part,
+    static __device__ __forceinline__ void multiply(const Shared& shared, const Stage& stage, const XFragments& part,
                                                     float (&acc)[Product::kResults]) {
       barrier_wait(shared.full(stage.slot), stage.parity);
       const uint64_t b = wgmma_descriptor<Product::kAlongK>(shared.y(stage.slot));
@@ -77,7 +77,7 @@ struct WgmmaRsMatmul : Product {
     template <class Operands>
     __device__ __forceinline__ void accumulate(const Operands&, const Shared& shared, Stage stage, const Work& work,
                                                const MatmulTile&, int, float (&acc)[1][Product::kResults]) const {
-      Part parts[2] = {part(work.k_first)};
+      XFragments parts[2] = {part(work.k_first)};
       uint32_t before = 0;
       for (int step = 0; step < work.steps; step += 2) {
 #pragma unroll

@@ -25,10 +25,10 @@ struct WgmmaTf32 : Product {
     __device__ __forceinline__ void begin(const Work&) const {}
 
     // A stage's rows of a warp: what each instruction takes of them.
-    struct Part {
+    struct WarpRows {
       uint32_t at[kRowBlocks][kInstructions][4];
     };
-    static __device__ __forceinline__ void load(Part& part, uint32_t x, int first_row) {
+    static __device__ __forceinline__ void load(WarpRows& part, uint32_t x, int first_row) {
       const uint32_t lane = threadIdx.x % 32,
                      row = uint32_t(first_row) + threadIdx.x / 32 % 4 * 16 + lane % 16;
 #pragma unroll
@@ -52,8 +52,8 @@ struct WgmmaTf32 : Product {
                                                float (&acc)[kRowBlocks][Product::kResults]) const {
       static_assert(!Operands::kSumsX, "rows of halves are summed");
       const int first_row = Product::row_of(warpgroup);
-      Part parts[2];
-      const auto fill = [&](Part& part) {
+      WarpRows parts[2];
+      const auto fill = [&](WarpRows& part) {
         barrier_wait(shared.full(stage.slot), stage.parity);
         load(part, shared.x(stage.slot), first_row);
       };

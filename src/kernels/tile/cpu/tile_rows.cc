@@ -103,7 +103,7 @@ bool TileRowRunner::find_chain() {
   for (int i = 0; i < kMaxSlots; ++i) source[i] = where_[i] != nullptr ? kConstant : kComputed;
   int value = -1;  // the slot of the running value
   for (int i = 0; i < count_; ++i) {
-    const Step& step = steps_[i];
+    const BoundInstr& step = steps_[i];
     if (step.kind == Kind::kAlias) {
       source[step.dst] = step.operand;
       continue;
@@ -180,7 +180,7 @@ DType TileRowRunner::output_dtype(const TileInstr& store) const {
 // `next` is the instruction after it if that is the last one.
 void TileRowRunner::add(const TileInstr& instr, const TileInstr* next) {
   if (written_) return;  // kComputeInto did the store's work
-  Step step = {};
+  BoundInstr step = {};
   step.op = instr.op;
   step.type = instr.type;
   step.dst = slot(instr.dst);
@@ -233,7 +233,7 @@ void TileRowRunner::run(int64_t first_row, int64_t rows, int64_t columns) {
   }
 }
 
-void TileRowRunner::run_step(const Step& step, int64_t row, int64_t column, int64_t n) {
+void TileRowRunner::run_step(const BoundInstr& step, int64_t row, int64_t column, int64_t n) {
   switch (step.kind) {
     case Kind::kAlias:
       where_[step.dst] = address(step.operand, step.bytes, row, column);

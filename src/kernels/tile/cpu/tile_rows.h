@@ -40,7 +40,7 @@ class TileRowRunner {
  private:
   static constexpr int kMaxSteps = 96, kMaxSlots = 2 * kMaxTileRegisters;
   enum class Kind : uint8_t { kAlias, kLoad, kCompute, kComputeInto, kStore };
-  struct Step {
+  struct BoundInstr {
     Kind kind;
     TileOp op;
     TileType type;
@@ -55,7 +55,7 @@ class TileRowRunner {
   std::byte* exchange() const;
   DType output_dtype(const TileInstr& store) const;
   void add(const TileInstr& instr, const TileInstr* next);
-  void run_step(const Step& step, int64_t row, int64_t column, int64_t n);
+  void run_step(const BoundInstr& step, int64_t row, int64_t column, int64_t n);
   std::byte* address(int operand, int bytes, int64_t row, int64_t column) const;
   // Whether the steps are one chain (tile_chain.h), and it.
   bool find_chain();
@@ -67,7 +67,7 @@ class TileRowRunner {
   std::byte* scratch_;
   bool one_store_ = false, written_ = false;
   int count_ = 0;
-  Step steps_[kMaxSteps];
+  BoundInstr steps_[kMaxSteps];
   const void* where_[kMaxSlots] = {};
 
   struct Link {

@@ -18,24 +18,25 @@ Dim magnitude(const Dim& dim) {
 int64_t saturating_add(int64_t a, int64_t b) { return a > INT64_MAX - b ? INT64_MAX : a + b; }
 
 // Axes of one group with the strides of every view.
-struct Axis {
+struct SpaceAxis {
   Dim size;
   std::vector<Dim> strides;
 };
 
 // Outermost first in memory: by the strides of the last view (an output), then by those of all.
-void sort_axes(std::vector<Axis>& axes, const SymbolRanges& ranges) {
-  const auto key = [&](const Axis& axis) {
+void sort_axes(std::vector<SpaceAxis>& axes, const SymbolRanges& ranges) {
+  const auto key = [&](const SpaceAxis& axis) {
     int64_t sum = 0;
     for (const Dim& stride : axis.strides) sum = saturating_add(sum, upper_bound(magnitude(stride), ranges));
     return std::pair(upper_bound(magnitude(axis.strides.back()), ranges), sum);
   };
-  std::stable_sort(axes.begin(), axes.end(), [&](const Axis& a, const Axis& b) { return key(a) > key(b); });
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](const SpaceAxis& a, const SpaceAxis& b) { return key(a) > key(b); });
 }
 
-std::vector<Axis> merge(const std::vector<Axis>& axes) {
-  std::vector<Axis> merged;
-  for (const Axis& axis : axes) {
+std::vector<SpaceAxis> merge(const std::vector<SpaceAxis>& axes) {
+  std::vector<SpaceAxis> merged;
+  for (const SpaceAxis& axis : axes) {
     if (is_number(axis.size, 1)) continue;
     bool joins = !merged.empty();
     for (size_t i = 0; joins && i < axis.strides.size(); ++i)
@@ -105,7 +106,7 @@ TileSpace tile_space(const std::vector<CudaWindow>& windows, size_t inner_rank, 
                      AxisOrder inner, const SymbolRanges& ranges) {
   const size_t rank = windows[0].sizes.size();
   AICF_CHECK(inner_rank <= rank, "inner rank beyond the rank of the windows");
-  std::vector<Axis> axes(rank);
+  std::vector<SpaceAxis> axes(rank);
   for (size_t i = 0; i < rank; ++i) {
     axes[i].size = Dim(1);
     for (const CudaWindow& window : windows)
@@ -120,17 +121,17 @@ TileSpace tile_space(const std::vector<CudaWindow>& windows, size_t inner_rank, 
     }
   }
   const auto middle = axes.begin() + static_cast<std::ptrdiff_t>(rank - inner_rank);
-  std::vector<Axis> first(axes.begin(), middle), second(middle, axes.end());
+  std::vector<SpaceAxis> first(axes.begin(), middle), second(middle, axes.end());
   if (outer == AxisOrder::kFree) sort_axes(first, ranges);
   if (inner == AxisOrder::kFree) sort_axes(second, ranges);
   first = merge(first), second = merge(second);
   TileSpace space;
   space.outer = first.size();
   first.insert(first.end(), second.begin(), second.end());
-  for (const Axis& axis : first) space.sizes.push_back(axis.size);
+  for (const SpaceAxis& axis : first) space.sizes.push_back(axis.size);
   for (size_t v = 0; v < windows.size(); ++v) {
     TileView view{windows[v].dtype, windows[v].offset, {}, {}};
-    for (const Axis& axis : first) view.strides.push_back(axis.strides[v]);
+    for (const SpaceAxis& axis : first) view.strides.push_back(axis.strides[v]);
     space.views.push_back(std::move(view));
   }
   space.wide = needs_wide(space, ranges);
