@@ -3,7 +3,7 @@
 // element's type, NaN wins maxima and minima.
 #pragma once
 
-#include "prelude.cuh"
+#include "bits.cuh"
 
 namespace aicf {
 
@@ -80,31 +80,5 @@ template <class T, int V>
 struct alignas(V * sizeof(T)) Pack {
   T at[V];
 };
-
-// Elements as bits, for kernels that move them without looking.
-template <int kBytes>
-struct BitsOf;
-template <>
-struct BitsOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct BitsOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct BitsOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct BitsOf<8> {
-  using type = uint64_t;
-};
-template <>
-struct BitsOf<16> {
-  using type = uint4;
-};
-template <int kBytes>
-using Bits = typename BitsOf<kBytes>::type;
 
 }  // namespace aicf

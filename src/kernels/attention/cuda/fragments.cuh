@@ -4,6 +4,7 @@
 #pragma once
 
 #include "attention/cuda/call.cuh"
+#include "bits.cuh"
 
 namespace aicf::attention {
 
@@ -81,25 +82,6 @@ __device__ __forceinline__ float bits_as<float>(uint32_t bits) {
   return __uint_as_float(bits);
 }
 
-template <int kBytes>
-struct Word;
-template <>
-struct Word<1> {
-  using Type = uint8_t;
-};
-template <>
-struct Word<2> {
-  using Type = uint16_t;
-};
-template <>
-struct Word<4> {
-  using Type = uint32_t;
-};
-template <>
-struct Word<8> {
-  using Type = uint2;
-};
-
 // The mask of the scores that are seen, as a lane holds it while products run. Where keys lie side by side in
 // whole units of eight, each lane of four reads one unit of four, and they exchange when the values are
 // wanted.
@@ -117,7 +99,7 @@ struct RowsMask {
     Mask at[kTogether];
   };
   // Whole words until values are wanted: taking them apart would wait for them.
-  typename Word<sizeof(Some)>::Type some[kUnits ? 1 : kCount / kTogether];
+  Words<sizeof(Some)> some[kUnits ? 1 : kCount / kTogether];
   Unit units[2][kGroups];
 
   // `mask` holds the address of its key 0 for each of the lane's two rows, `key` is the key of value 0.
@@ -140,7 +122,7 @@ struct RowsMask {
         auto& word = some[i / kTogether];
         word = {};
         if (at < seen.end[half] && (Traits::kWindow == 0 || at + kTogether > seen.first[half]))
-          word = *reinterpret_cast<const typename Word<sizeof(Some)>::Type*>(mask[half] + (kTogether == 1 ? at * stride : at));
+          word = *reinterpret_cast<const Words<sizeof(Some)>*>(mask[half] + (kTogether == 1 ? at * stride : at));
       }
     }
   }

@@ -2,33 +2,11 @@
 // and the conversions between element types in memory and register types of tile programs.
 #pragma once
 
+#include "bits.cuh"
 #include "tile/cuda/tile_activations.cuh"
 
 namespace aicf {
 namespace tile {
-
-template <int kBytes>
-struct Word;
-template <>
-struct Word<1> {
-  using type = uint8_t;
-};
-template <>
-struct Word<2> {
-  using type = uint16_t;
-};
-template <>
-struct Word<4> {
-  using type = uint32_t;
-};
-template <>
-struct Word<8> {
-  using type = uint2;
-};
-template <>
-struct Word<16> {
-  using type = uint4;
-};
 
 // The largest power of two that divides n and is at most `limit`.
 constexpr int access_bytes(int n, int limit) {
@@ -46,7 +24,7 @@ struct alignas(access_bytes(sizeof(T) * N, 16)) Vec {
 template <int kAlign, class T, int N>
 AICF_FN void load(Vec<T, N>& x, const T* p) {
   constexpr int kBytes = access_bytes(sizeof(T) * N, kAlign);
-  using W = typename Word<kBytes>::type;
+  using W = Words<kBytes>;
 #pragma unroll
   for (int i = 0; i < int(sizeof(T)) * N / kBytes; ++i)
     reinterpret_cast<W*>(&x)[i] = reinterpret_cast<const W*>(p)[i];
@@ -54,7 +32,7 @@ AICF_FN void load(Vec<T, N>& x, const T* p) {
 template <int kAlign, class T, int N>
 AICF_FN void store(T* p, const Vec<T, N>& x) {
   constexpr int kBytes = access_bytes(sizeof(T) * N, kAlign);
-  using W = typename Word<kBytes>::type;
+  using W = Words<kBytes>;
 #pragma unroll
   for (int i = 0; i < int(sizeof(T)) * N / kBytes; ++i)
     reinterpret_cast<W*>(p)[i] = reinterpret_cast<const W*>(&x)[i];
