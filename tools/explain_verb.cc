@@ -15,8 +15,7 @@ Json plan_json(const Plan& plan) {
   Json entries = Json::array();
   for (const EntryPlan& entry : plan.entries) {
     Json steps = Json::array(), buffers = Json::array();
-    for (const Step& step : entry.steps)
-      steps.push_back({{"kernel", step.kernel}, {"origin", step.origin}, {"reason", step.reason}});
+    for (const Step& step : entry.steps) steps.push_back({{"kernel", step.kernel}, {"origin", step.origin}});
     for (const Buffer& b : entry.buffers)
       buffers.push_back({{"kind", buffer_kind_name(b.kind)},
                          {"name", b.name},

@@ -14,6 +14,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 #include "kernels/common/kernel.h"
+#include "plan/plan_json.h"
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
@@ -326,6 +327,23 @@ TEST(Compile, RecompilingGivesTheSameBytes) {
 }
 
 // So many weights that they are worth the start before the rest is compiled.
+TEST(Compile, APlanDoesNotSayWhyAKernelWasChosen) {
+  CompileOptions options;
+  CompileReport ranked, forced;
+  const Artifact plain = compile(mlp_program(), options, &ranked);
+  for (const ChoiceReport& report : ranked.choices)
+    for (const Candidate& candidate : report.choice.candidates)
+      if (&candidate == &report.choice.candidates[report.choice.chosen])
+        options.forced.push_back({report.origin, to_string(candidate)});
+  const Artifact same = compile(mlp_program(), options, &forced);
+  ASSERT_EQ(ranked.choices.size(), forced.choices.size());
+  int differ = 0;
+  for (size_t i = 0; i < ranked.choices.size(); ++i)
+    differ += ranked.choices[i].reason != forced.choices[i].reason;
+  EXPECT_GT(differ, 0);
+  EXPECT_EQ(plan_to_json(plain.variants[0].plan), plan_to_json(same.variants[0].plan));
+}
+
 TEST(Compile, WeightsThatAreWrittenMeanwhileGiveTheSameBytes) {
   AICF_NEEDS_NVRTC();
   Program program;

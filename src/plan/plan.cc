@@ -53,7 +53,7 @@ std::string to_string(const Step& step) {
   text += ")  ";
   for (int32_t body : step.bodies) text += "body " + std::to_string(body) + "  ";
   text += to_string(step.lane);
-  text += printable_name(step.origin + "; " + step.reason);
+  text += printable_name(step.origin);
   for (const StepMember& member : step.members)
     text += "\n       stage " + std::to_string(member.stage) + "  " +
             printable_name(member.kernel + (member.variant.empty() ? "" : "/" + member.variant) + "  " +

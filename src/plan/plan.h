@@ -80,7 +80,6 @@ struct Step {
   // CUDA: empty, or what the launch consists of, in the order of the stages; every operand is some member's.
   std::vector<StepMember> members = {};
   std::string origin;  // node or region it came from
-  std::string reason;  // why this kernel
   Lane lane = {};      // CUDA: beside which steps it runs
   bool operator==(const Step&) const = default;
 };

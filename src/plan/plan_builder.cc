@@ -224,7 +224,6 @@ void PlanBuilder::add_init(EntryState& state, const std::vector<StepLaunches>& l
     step.params = plan_params(row);
     step.fparams = row.fparams;
     step.origin = origin_text(call);
-    step.reason = call.reason;
     if (!launches.empty()) {
       AICF_CHECK(launches[i].workspace_bytes == Dim(0), "a kernel of init has no workspace");
       step.module = launches[i].module;
@@ -318,7 +317,6 @@ Step PlanBuilder::step_of(EntryState& state, size_t number) {
                             operand_numbers(member->outputs, call.outputs)});
   }
   step.origin = origin_text(call);
-  step.reason = call.reason;
   step.lane = call.lane;
   return step;
 }

@@ -54,7 +54,7 @@ Json step_json(const Step& s) {
                {"fparams", floats_json(s.fparams)},
                {"program", s.program},
                {"origin", s.origin},
-               {"reason", s.reason}};
+               {"reason", ""}};  // version 1 asks for one
   if (!s.variant.empty()) json["variant"] = s.variant;
   if (!s.library.call.empty())
     json["library"] = {{"call", s.library.call}, {"workspace", s.library.workspace}};
@@ -84,7 +84,6 @@ Step step_from(const ParsedJson& json) {
   s.fparams = floats_from(json.at("fparams"));
   s.program = number_from<int32_t>(json.at("program"));
   s.origin = json.at("origin").get<std::string>();
-  s.reason = json.at("reason").get<std::string>();
   if (json.contains("library")) {
     s.library.call = json.at("library").at("call").get<std::string>();
     s.library.workspace = number_from<int32_t>(json.at("library").at("workspace"));
