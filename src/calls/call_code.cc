@@ -6,6 +6,7 @@
 #include "kernels/common/custom_kernel.h"
 #include "kernels/common/product_group.h"
 #include "kernels/control/control_code.h"
+#include "select/cost_model.h"
 #include "select/cuda_problem.h"
 
 namespace aicf {
@@ -77,8 +78,9 @@ std::vector<KernelVariant> ways_of(const KernelCall& call, const CodeContext& co
   if (const auto* group = std::get_if<GroupedProducts>(&call.what)) return ways_of_group(*group, context);
   const RowCall* row = own_row(call);
   const CudaKernel* kernel = row == nullptr ? nullptr : find_cuda_kernel(row->row);
-  return kernel == nullptr ? std::vector<KernelVariant>()
-                           : cuda_variants(*kernel, call_problem(call, context));
+  return kernel == nullptr
+             ? std::vector<KernelVariant>()
+             : estimated_ways(*kernel, call_problem(call, context), call, context.target, context.ranges);
 }
 
 }  // namespace aicf

@@ -115,6 +115,25 @@ TEST(Choose, a_record_changes_the_price_of_its_candidate_and_no_estimate) {
   }
 }
 
+TEST(Choose, ways_are_estimated_for_the_named_target) {
+  // The time of a product of few rows is that of its weights.
+  const Graph graph = product(8, 4096, 4096, DType::f16);
+  const auto memory = [](const char* target) {
+    return Target::from_name(target).facts().bytes_per_microsecond;
+  };
+  const KernelCall fitted = choose_for(graph, "sm_90");
+  int compared = 0;
+  for (const char* target : {"sm_80", "sm_86", "sm_89"})
+    for (const Candidate& own : choose_for(graph, target).choice.candidates)
+      for (const Candidate& known : fitted.choice.candidates) {
+        if (own.kernel != "matmul_tensor_core" || to_string(own) != to_string(known)) continue;
+        EXPECT_NEAR(own.estimate_us / known.estimate_us, memory("sm_90") / memory(target), 1e-6)
+            << target << " " << to_string(own);
+        ++compared;
+      }
+  EXPECT_GT(compared, 6);
+}
+
 TEST(Choose, a_librarys_call_is_estimated_by_its_work_and_priced_by_its_record) {
   const Graph graph = product(256, 1024, 1024, DType::bf16);
   const KernelCall plain = choose_for(graph, "sm_90");

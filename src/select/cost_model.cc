@@ -33,6 +33,21 @@ double estimate_microseconds(const KernelCall& call, std::string_view kernel, co
          least_microseconds(largest_work(call, kernel, ranges), facts_of(kernel).units, x, target.facts());
 }
 
+std::vector<KernelVariant> estimated_ways(const CudaKernel& kernel, const CudaProblem& problem,
+                                          const KernelCall& call, const Target& target,
+                                          const SymbolRanges& ranges) {
+  static const TargetFacts kFitted = Target::from_name("sm_90").facts();
+  std::vector<KernelVariant> ways = cuda_variants(kernel, problem);
+  if (call.inputs.empty() || target.facts() == kFitted) return ways;
+  const Work work = largest_work(call, kernel.name, ranges);
+  const auto least = [&](const TargetFacts& facts) {
+    return least_microseconds(work, kernel.facts.units, call.inputs[0].dtype, facts);
+  };
+  const double fitted = least(kFitted), part = fitted > 0 ? least(target.facts()) / fitted : 1;
+  for (KernelVariant& way : ways) way.microseconds *= part;
+  return ways;
+}
+
 double least_microseconds(const Work& work, Units units, DType x, const TargetFacts& facts) {
   const bool half = dtype_bytes(x) == 2 && units != Units::kScalar;
   const double rate = half                          ? facts.half_flops

@@ -16,6 +16,7 @@ struct TargetFacts {
   double bytes_per_microsecond;
   double half_flops, float_flops;  // per microsecond
   double edge_microseconds;        // from the end of a kernel to the start of the next
+  bool operator==(const TargetFacts&) const = default;
 };
 
 struct Target {

@@ -96,7 +96,7 @@ const SymbolRanges& ranges_of(const CudaProblem& problem);
 // One way in which a row can run a problem.
 struct KernelVariant {
   Way way;                  // its text is stable: tuning records and forced choices hold it
-  double microseconds = 0;  // estimated for the machine that the row's choice was fitted to
+  double microseconds = 0;  // estimated for the machine in cuda_machine.h
   bool operator==(const KernelVariant&) const = default;
 };
 
