@@ -12,6 +12,7 @@
 
 #include "base/format.h"
 #include "calls/call_costs.h"
+#include "calls/call_windows.h"
 #include "calls/live_bytes.h"
 #include "calls/rule_site.h"
 
@@ -201,10 +202,7 @@ class LaneAssigner {
     return held <= most_held_ ? Leaving{side, apart - together} : Leaving();
   }
 
-  int64_t bytes_of(ValueId root) const {
-    const TensorType& type = rule_.graph.type_of(root);
-    return bounds(element_count(type.shape), rule_.graph.ranges).hi * dtype_bytes(type.dtype);
-  }
+  int64_t bytes_of(ValueId root) const { return most_bytes(rule_.graph, root); }
   // Those that the calls touch.
   std::set<ValueId> temps_of(const std::vector<size_t>& calls) const {
     std::set<ValueId> roots;

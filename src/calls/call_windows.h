@@ -37,6 +37,17 @@ inline void add_member(const KernelCall& member, KernelCall& whole) {
   whole.origins.insert(whole.origins.end(), member.origins.begin(), member.origins.end());
 }
 
+// The whole of a new value between calls; the name is for people.
+inline Window add_temp(CallGraph& graph, const TensorType& type, const char* name) {
+  return row_major_window(graph.add_extra({ExtraValue::Kind::kTemp, type, name}), type);
+}
+
+// Bytes of a value at the upper ends of the ranges.
+inline int64_t most_bytes(const CallGraph& graph, ValueId root) {
+  const TensorType& type = graph.type_of(root);
+  return bounds(element_count(type.shape), graph.ranges).hi * dtype_bytes(type.dtype);
+}
+
 inline Window columns_of(Window window, const Dim& first, const Dim& count) {
   window.offset = window.offset + first * window.strides.back();
   window.sizes.back() = count;

@@ -33,20 +33,12 @@ bool is_row_scatter(const KernelCall& call, const CallGraph& graph) {
          is_row_major(updates) && is_zero(zeros.root, graph.graph);
 }
 
-// Element by element, wherever it is in a row.
-bool is_position_free(const TileProgram& program) {
-  return program.stages.size() == 1 &&
-         std::none_of(program.stages[0].begin(), program.stages[0].end(), [](const TileInstr& instr) {
-           return instr.op == TileOp::inner_index || instr.op == TileOp::store_scalar;
-         });
-}
-
 Decision reads_sums(const KernelCall& region, const KernelCall& scatter, const CallGraph& graph) {
   const Window& sums = scatter.outputs[0];
   if (!std::all_of(region.outputs.begin(), region.outputs.end(),
                    [&](const Window& w) { return w.sizes == sums.sizes; }))
     return Decision::no("the region's results do not cover the sums");
-  if (!is_position_free(graph.program_of(region))) return Decision::no("the region is not pointwise");
+  if (!is_pointwise_region(region, graph)) return Decision::no("the region is not pointwise");
   return {};
 }
 

@@ -94,8 +94,7 @@ class Joiner {
 }  // namespace
 
 Decision forwards_half(const TileProgram& program, size_t from) {
-  if (program.outputs[from] != DType::f16 && program.outputs[from] != DType::bf16)
-    return Decision::no("the result between them is no half");
+  if (!is_half(program.outputs[from])) return Decision::no("the result between them is no half");
   return program.stages.size() == 1 ? Decision() : Decision::no("the product's program is of several stages");
 }
 
@@ -157,7 +156,7 @@ TileProgram with_sums(TileProgram program, size_t from, DType sum) {
     return instr.op == TileOp::store && instr.operand == output;
   });
   const TileInstr value = rounding(dtype, rounded, stores->a);
-  const int16_t added = dtype == DType::f16 || dtype == DType::bf16 ? rounded : stores->a;
+  const int16_t added = is_half(dtype) ? rounded : stores->a;
   const auto after =
       stage.insert(stores + 1, {.op = TileOp::store_sum, .type = TileType::f32, .a = added, .operand = last});
   if (added == rounded) stage.insert(after, value);

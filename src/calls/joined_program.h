@@ -17,9 +17,7 @@ TileProgram joined_program(const TileProgram& first, size_t from, const std::vec
                            const TileProgram& second, size_t middle);
 
 // Whether one program can forward a value of this dtype to the next in a register.
-inline bool is_forwarded(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32;
-}
+inline bool is_forwarded(DType dtype) { return is_half(dtype) || dtype == DType::f32; }
 // Whether a program of one stage forwards its result `from` as a half.
 Decision forwards_half(const TileProgram& program, size_t from);
 // Whether the program has as few registers, and the call that runs it as few operands, as kernels take.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "calls/call_windows.h"
+
 namespace aicf {
 
 LiveBytes::LiveBytes(const CallGraph& calls, const Legality& legality)
@@ -15,9 +17,7 @@ LiveBytes::LiveBytes(const CallGraph& calls, const Legality& legality)
   for (const ValueId root : calls.output_roots) leaves_[static_cast<size_t>(root)] = true;
   for (size_t i = 0; i < lives_.size(); ++i) {
     const auto root = static_cast<ValueId>(i);
-    const TensorType& type = calls.type_of(root);
-    if (calls.is_temp(root))
-      bytes_[i] = bounds(element_count(type.shape), calls.ranges).hi * dtype_bytes(type.dtype);
+    if (calls.is_temp(root)) bytes_[i] = most_bytes(calls, root);
     set_life(root);
   }
 }

@@ -1,10 +1,10 @@
 // Attention whose gradients are computed by a kernel that can use them leaves the sums of its rows, on a GPU.
 #include <algorithm>
 
+#include "calls/call_windows.h"
 #include "calls/legality.h"
 #include "calls/rule_site.h"
 #include "kernels/common/kernel.h"
-#include "select/layout.h"
 
 namespace aicf {
 namespace {
@@ -21,11 +21,6 @@ bool is_forward(const KernelCall& call, const KernelCall& backward) {
          row->params == own.params && row->fparams == own.fparams;
 }
 
-Window add_sums(CallGraph& graph, const Shape& q) {
-  const TensorType type{DType::f32, {q[0], q[1], q[2]}};
-  return row_major_window(graph.add_extra({ExtraValue::Kind::kTemp, type, "attention sums"}), type);
-}
-
 }  // namespace
 
 void share_attention_sums(const RuleSite& site) {
@@ -38,8 +33,9 @@ void share_attention_sums(const RuleSite& site) {
     for (const size_t at : legality.writers(backward.inputs[kOut].root)) {
       KernelCall& forward = site.graph.calls[at];
       if (!is_forward(forward, backward)) continue;
+      const Shape& q = backward.inputs[0].sizes;
       if (forward.outputs.size() == 1)
-        forward.outputs.push_back(add_sums(site.graph, backward.inputs[0].sizes));
+        forward.outputs.push_back(add_temp(site.graph, {DType::f32, {q[0], q[1], q[2]}}, "attention sums"));
       backward.inputs.push_back(forward.outputs[1]);
       break;
     }

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "calls/call_code.h"
+#include "calls/call_windows.h"
 #include "calls/legality.h"
 #include "calls/rule_site.h"
 #include "kernels/common/scatter_order.h"
-#include "select/layout.h"
 
 namespace aicf {
 namespace {
@@ -30,11 +30,6 @@ bool are_overwritten(const Legality& legality, ValueId indices, size_t first, si
   return std::any_of(writers.begin(), writers.end(), [&](size_t at) { return at >= first && at < second; });
 }
 
-Window add_order(CallGraph& graph, const Dim& bytes) {
-  const TensorType type{DType::u8, {bytes}};
-  return row_major_window(graph.add_extra({ExtraValue::Kind::kTemp, type, "scatter order"}), type);
-}
-
 }  // namespace
 
 void share_scatter_orders(const RuleSite& site) {
@@ -56,7 +51,7 @@ void share_scatter_orders(const RuleSite& site) {
     }
     KernelCall& first = calls[leader->call];
     if (order_memory(first.inputs.size(), first.outputs.size()) == OrderMemory::kWorkspace)
-      first.outputs.push_back(add_order(site.graph, order->bytes));
+      first.outputs.push_back(add_temp(site.graph, {DType::u8, {order->bytes}}, "scatter order"));
     calls[at].inputs.push_back(first.outputs[1]);
     site.report({origin_text(first), origin_text(calls[at])}, true, "sorts their updates once");
   }

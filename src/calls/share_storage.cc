@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "calls/call_windows.h"
 #include "calls/rule_site.h"
 
 namespace aicf {
@@ -34,7 +35,7 @@ class Sharer {
     const KernelCall& call = calls_.calls[index];
     const Window& result = call.outputs[output];
     if (!calls_.is_temp(result.root) || uses_.at(result.root).first != index ||
-        bytes_of(result.root) < kLeastBytes)
+        most_bytes(calls_, result.root) < kLeastBytes)
       return;
     for (int32_t number : call.elementwise)
       if (replaces(index, static_cast<size_t>(number), output))
@@ -74,7 +75,6 @@ class Sharer {
     const TensorType& type = calls_.type_of(root);
     return element_count(type.shape) * Dim(dtype_bytes(type.dtype));
   }
-  int64_t bytes_of(ValueId root) const { return bounds(bytes(root), calls_.ranges).hi; }
 
   CallGraph& calls_;
   std::map<ValueId, std::pair<size_t, size_t>> uses_;  // by root: the first and the last call
