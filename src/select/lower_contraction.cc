@@ -305,11 +305,7 @@ Window Selector::rounded_weights(ValueId id, const std::string& origin) {
       at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + result_.name_of(window(id).root))
               : add_extra(ExtraValue::Kind::kTemp, type, "");
   const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
-  Region region;
-  region.full_shape = type.shape;
-  const ValueId w = region.body.add_input("w", type);
-  region.body.add_output(region.body.add(Op::round_tf32, {w}), "y");
-  add_tile_call(std::move(region), {}, {window(id)}, {copy}, origin, "a convolution reads weights rounded");
+  emit_copy(window(id), copy, origin, "a convolution reads weights rounded", true);
   if (at_load) make_init();
   return rounded_weights_[id] = copy;
 }

@@ -164,12 +164,10 @@ Window Selector::operand_copy(const Window& w, const CopyForm& form, const std::
                                        : add_extra(ExtraValue::Kind::kPacked, type, name);
   const Window copy = copy_along(w, form.inner, extra.root);
   const auto add = [&](const Window& from, const Window& to) {
-    if (!form.rounded) return emit_copy(from, to, origin, "a product reads rows of whole 16 bytes");
-    Region region;
-    region.full_shape = to.sizes;
-    const ValueId x = region.body.add_input("x", {from.dtype, to.sizes});
-    region.body.add_output(region.body.add(Op::round_tf32, {x}), "y");
-    add_tile_call(std::move(region), {}, {from}, {to}, origin, "a product in tf32 reads it rounded, along K");
+    emit_copy(from, to, origin,
+              form.rounded ? "a product in tf32 reads it rounded, along K"
+                           : "a product reads rows of whole 16 bytes",
+              form.rounded);
   };
   if (weights.empty()) add(without_broadcast(w), without_broadcast(copy));
   Dim first(0);  // of the part's columns

@@ -145,11 +145,12 @@ void Selector::lower_view(const Node& node) {
   emit_copy(window(node.operands[0]), *target, origin_of(node), "the view cannot be expressed by strides");
 }
 
-void Selector::emit_copy(const Window& from, const Window& to, std::string origin, std::string reason) {
+void Selector::emit_copy(const Window& from, const Window& to, std::string origin, std::string reason,
+                         bool rounded) {
   Region region;
   region.full_shape = to.sizes;
   const ValueId x = region.body.add_input("x", {from.dtype, to.sizes});
-  region.body.add_output(x, "y");
+  region.body.add_output(rounded ? region.body.add(Op::round_tf32, {x}) : x, "y");
   add_tile_call(std::move(region), {}, {from}, {to}, std::move(origin), std::move(reason));
 }
 

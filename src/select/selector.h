@@ -77,7 +77,9 @@ class Selector {
   void lower_view(const Node& node);
   void lower_concat(const Node& node);
   void lower_by_table(const Node& node);
-  void emit_copy(const Window& from, const Window& to, std::string origin, std::string reason);
+  // `rounded`: to tf32.
+  void emit_copy(const Window& from, const Window& to, std::string origin, std::string reason,
+                 bool rounded = false);
   static std::string origin_of(const Node& node);
   UserError no_kernel(const Node& node) const;
 
