@@ -43,9 +43,7 @@ function(aicf_folder name)
 
   if(AICF_TESTS AND tests)
     add_executable(test_${name} ${tests})
-    if(NOT name STREQUAL compile)  # whose tests repeat names
-      aicf_unity(test_${name} 5 ${tests})
-    endif()
+    aicf_unity(test_${name} 5 ${tests})
     target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} aicf_test_main)
     target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_compile_options(test_${name} PRIVATE ${test_options})

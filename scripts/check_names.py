@@ -1,9 +1,9 @@
 """Checks that file-local names of a folder of C++ sources stay apart.
 
 The files of a folder are compiled together (aicf_unity in cmake/AicfFlags.cmake). A name in an anonymous
-namespace, or a static function, that two of them declare would be ambiguous, or an overload of one file would
-serve the other. One that a header of the folder declares in a nested namespace, too, would be found first in
-every file that opens that namespace by `using namespace`."""
+namespace, or a static function, that two of them declare in the same named one would be ambiguous, or an
+overload of one file would serve the other. One that a header of the folder declares in a nested namespace,
+too, would be found first in every file that opens that namespace by `using namespace`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "python/bindings", "tools")
 # Compiled alone. A test and a source are never compiled together.
-APART = re.compile(r"^src/compile/.*_test\.cc$|_(bench|isa)\.cc$|/testing/")
+APART = re.compile(r"_(bench|isa)\.cc$|/testing/")
 
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
@@ -31,10 +31,10 @@ FUNCTION = re.compile(r"(?<![\w:])(\w+)\s*(?:<[^()]*>)?\s*\(")
 WORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "static_assert", "noexcept"}
 
 
-def statements(text: str) -> list[tuple[str, bool]]:
-    """The heads of the statements at namespace scope, each with whether it is in an anonymous namespace."""
+def statements(text: str) -> list[tuple[str, list[str]]]:
+    """The heads of the statements at namespace scope, each with its namespaces, "" for an anonymous one."""
     text = NOISE.sub(lambda m: " " if m[0][0] in "/#" else '""', text)
-    found: list[tuple[str, bool]] = []
+    found: list[tuple[str, list[str]]] = []
     scopes: list[str] = []  # of namespaces: their names
     depth = 0  # of braces inside a statement
     head = ""
@@ -46,7 +46,7 @@ def statements(text: str) -> list[tuple[str, bool]]:
                 head = ""
             else:
                 if depth == 0:
-                    found.append((head, "" in scopes))
+                    found.append((head, scopes[:]))
                 depth += 1
         elif token == "}":
             if depth:
@@ -59,7 +59,7 @@ def statements(text: str) -> list[tuple[str, bool]]:
         elif token == ";":
             if depth == 0:
                 if head.strip():
-                    found.append((head, "" in scopes))
+                    found.append((head, scopes[:]))
                 head = ""
         elif depth == 0:
             head += token
@@ -83,13 +83,14 @@ def declared(head: str) -> str | None:
     return None
 
 
-def local_names(path: Path) -> set[str]:
+def local_names(path: Path) -> set[tuple[str, str]]:
+    """Each with the named namespaces that it is in."""
     names = set()
-    for head, anonymous in statements(path.read_text(encoding="utf-8")):
-        if anonymous or head.lstrip().startswith("static "):
+    for head, scopes in statements(path.read_text(encoding="utf-8")):
+        if "" in scopes or head.lstrip().startswith("static "):
             name = declared(head)
             if name:
-                names.add(name)
+                names.add(("::".join(filter(None, scopes)), name))
     return names
 
 
@@ -114,22 +115,23 @@ def main() -> int:
         ["git", "ls-files", "-co", "--exclude-standard", "--", *(f"{folder}/*.cc" for folder in FOLDERS)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()  # fmt: skip
-    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
+    owners: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     opened: dict[str, set[str]] = defaultdict(set)
     for name in sorted(set(listed)):
         path = ROOT / name
         if path.exists() and not APART.search(name):
             folder = str(Path(name).parent) + (" (tests)" if name.endswith("_test.cc") else "")
-            for local in local_names(path):
-                owners[folder, local].append(Path(name).name)
+            for space, local in local_names(path):
+                owners[folder, space, local].append(Path(name).name)
             for space in OPENED.findall(path.read_text(encoding="utf-8")):
                 opened[folder].add(space.rsplit("::", 1)[-1])
     for folder, spaces in opened.items():
-        for name, header in opened_names(ROOT / folder, spaces).items():
-            if (folder, name) in owners:
-                owners[folder, name].append(header)
+        names = opened_names(ROOT / folder, spaces)
+        for (owner, _, local), files in owners.items():
+            if owner == folder and local in names:
+                files.append(names[local])
     failed = False
-    for (folder, local), files in sorted(owners.items()):
+    for (folder, _, local), files in sorted(owners.items()):
         if len(files) > 1:
             failed = True
             where = f"{folder}: {local} is local to {', '.join(files)}"

@@ -11,7 +11,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::attention_gradients_test {
 namespace {
 
 struct Case {
@@ -146,4 +146,4 @@ TEST(AttentionSums, AreSharedWhereAKernelCanUseThem) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::attention_gradients_test

@@ -13,7 +13,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf {
+namespace aicf::changed_file_test {
 namespace {
 
 using testing::random_array;
@@ -108,4 +108,4 @@ TEST_F(ChangedFile, AMappedFileThatIsReplacedByRenameRunsOn) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::changed_file_test

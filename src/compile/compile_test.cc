@@ -19,7 +19,7 @@
 #include "runtime/executable.h"
 #include "runtime/null/null_device.h"
 
-namespace aicf {
+namespace aicf::compile_test {
 namespace {
 
 using testing::loaded_on_cpu;
@@ -492,4 +492,4 @@ TEST(Compile, CodeOfEveryTargetLoads) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::compile_test

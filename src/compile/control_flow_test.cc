@@ -17,7 +17,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf {
+namespace aicf::control_flow_test {
 namespace {
 
 using Arrays = std::map<std::string, Array>;
@@ -301,4 +301,4 @@ TEST(ControlFlow, PlansWhoseBodiesDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::control_flow_test

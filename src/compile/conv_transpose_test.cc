@@ -11,7 +11,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::conv_transpose_test {
 namespace {
 
 struct Case {
@@ -172,4 +172,4 @@ TEST(PlainConvolutions, DepthwiseOnesKeepChannelsLast) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::conv_transpose_test

@@ -19,7 +19,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf::testing {
+namespace aicf::testing::gradients_test {
 namespace {
 
 using Arrays = std::map<std::string, Array>;
@@ -233,4 +233,4 @@ TEST(RandomGradients, CompiledOnesLieWithinTheBounds) { check_programs(check_com
 TEST(RandomGradients, EqualFiniteDifferences) { check_programs(check_differences, 300); }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::gradients_test

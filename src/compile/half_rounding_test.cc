@@ -22,7 +22,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf::testing {
+namespace aicf::testing::half_rounding_test {
 namespace {
 
 using Arrays = std::map<std::string, Array>;
@@ -299,4 +299,4 @@ TEST(HalfRounding, GradientsRoundOnceAtEveryLevel) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::half_rounding_test

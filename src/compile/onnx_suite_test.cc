@@ -18,7 +18,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf {
+namespace aicf::onnx_suite_test {
 namespace {
 
 using namespace onnx_testing;
@@ -212,4 +212,4 @@ INSTANTIATE_TEST_SUITE_P(Configs, OnnxSuite,
                          ::testing::Values(Config{0, IsaLevel::kPortable}, Config{2, detect_isa()}));
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::onnx_suite_test

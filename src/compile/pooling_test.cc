@@ -9,7 +9,7 @@
 #include "compile/testing/compiled.h"
 #include "ir/reference/evaluator.h"
 
-namespace aicf::testing {
+namespace aicf::testing::pooling_test {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -81,4 +81,4 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) { return info.
 INSTANTIATE_TEST_SUITE_P(Windows, MaxPool, ::testing::ValuesIn(kCases), case_name);
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::pooling_test

@@ -10,7 +10,7 @@
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::product_tiles_test {
 namespace {
 
 struct TileCase {
@@ -170,4 +170,4 @@ TEST(ProductTiles, ReadEarlyWhatNobodyIsWriting) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::product_tiles_test

@@ -14,7 +14,7 @@
 #include "ir/text.h"
 #include "kernels/common/cuda_kernel.h"
 
-namespace aicf::testing {
+namespace aicf::testing::published_rows_test {
 namespace {
 
 // What an error is a part of.
@@ -528,4 +528,4 @@ TEST_F(PublishedRows, AddInThePublishedOrder) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::published_rows_test

@@ -23,7 +23,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf::testing {
+namespace aicf::testing::random_graphs_test {
 namespace {
 
 using Results = std::map<std::string, Array>;
@@ -346,4 +346,4 @@ TEST(RandomGraphs, StateBecomesItsOwnReverse) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::random_graphs_test

@@ -8,7 +8,7 @@
 #include "runtime/cpu/cpu_device.h"
 #include "runtime/executable.h"
 
-namespace aicf {
+namespace aicf::sizes_test {
 namespace {
 
 using testing::loaded_on_cpu;
@@ -92,4 +92,4 @@ TEST(Sizes, OfNothingThatDoNotFitAreTheCallersMistake) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::sizes_test

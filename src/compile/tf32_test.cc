@@ -12,7 +12,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 
-namespace aicf {
+namespace aicf::tf32_test {
 namespace {
 
 using testing::random_array;
@@ -428,4 +428,4 @@ TEST(Tf32Text, OnAGpuProductsTakeTensorCores) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::tf32_test

@@ -12,7 +12,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::training_regions_test {
 namespace {
 
 using Arrays = std::map<std::string, Array>;
@@ -255,4 +255,4 @@ TEST(TrainingRegions, QuotientsByAnyNumberOfARowAreRoundedCorrectly) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::training_regions_test

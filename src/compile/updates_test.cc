@@ -9,7 +9,7 @@
 #include "ir/reference/evaluator.h"
 #include "ir/text.h"
 
-namespace aicf {
+namespace aicf::updates_test {
 namespace {
 
 using testing::random_array;
@@ -179,4 +179,4 @@ TEST(UpdatesOfEntries, AnotherEntrySeesTheNewWeight) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::updates_test

@@ -24,7 +24,7 @@
 #include "train/schedules.h"
 #include "train/train_step.h"
 
-namespace aicf::testing {
+namespace aicf::testing::validate_test {
 namespace {
 
 using Arrays = std::map<std::string, Array>;
@@ -491,4 +491,4 @@ TEST(Validate, RightRandomProgramsPass) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::validate_test

@@ -14,7 +14,7 @@
 #include "plan/plan_builder.h"
 #include "plan/plan_json.h"
 
-namespace aicf::testing {
+namespace aicf::testing::assign_lanes_test {
 namespace {
 
 constexpr const char* kRule = "assign_lanes";
@@ -136,4 +136,4 @@ TEST(AssignLanes, RandomProgramsHoldTogether) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::assign_lanes_test

@@ -18,7 +18,7 @@
 #include "train/schedules.h"
 #include "train/train_step.h"
 
-namespace aicf {
+namespace aicf::bundled_step_test {
 namespace {
 
 using testing::TestDevice;
@@ -177,4 +177,4 @@ TEST(BundledStep, HasTheBitsOfSingleLaunches) {
 }
 
 }  // namespace
-}  // namespace aicf
+}  // namespace aicf::bundled_step_test

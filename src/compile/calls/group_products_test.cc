@@ -8,7 +8,7 @@
 #include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
 
-namespace aicf::testing {
+namespace aicf::testing::group_products_test {
 namespace {
 
 constexpr int64_t kRows = 2048, kWidth = 1024, kColumns = 768;
@@ -104,4 +104,4 @@ TEST(GroupProducts, ArgumentsAreAsFewAsAKernelTakes) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::group_products_test

@@ -9,7 +9,7 @@
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::join_attention_test {
 namespace {
 
 struct Case {
@@ -116,4 +116,4 @@ TEST(JoinAttention, HasTheResultsOfTwoKernels) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::join_attention_test

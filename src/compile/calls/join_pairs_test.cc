@@ -10,7 +10,7 @@
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::join_pairs_test {
 namespace {
 
 enum class Gate { kSilu, kGelu, kPlain };
@@ -327,4 +327,4 @@ TEST(JoinPairs, LeavesTheGateOfOneRowToTheNextProduct) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::join_pairs_test

@@ -12,7 +12,7 @@
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::join_sums_test {
 namespace {
 
 struct Sizes {
@@ -262,4 +262,4 @@ TEST(JoinSums, OfAGroupEqualThoseOfKernelsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::join_sums_test

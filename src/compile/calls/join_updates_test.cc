@@ -16,7 +16,7 @@
 #include "compile/testing/test_device.h"
 #include "runtime/executable.h"
 
-namespace aicf::testing {
+namespace aicf::testing::join_updates_test {
 namespace {
 
 enum class Extra {
@@ -267,4 +267,4 @@ TEST(JoinUpdates, BitsAreThoseOfTheCallsApart) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::join_updates_test

@@ -8,7 +8,7 @@
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::panel_weights_test {
 namespace {
 
 constexpr int64_t kDepth = 512, kColumns = 768;
@@ -225,4 +225,4 @@ TEST(PanelWeights, GiveTheBitsOfWeightsAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::panel_weights_test

@@ -8,7 +8,7 @@
 #include "compile/testing/two_ways.h"
 #include "plan/plan.h"
 
-namespace aicf::testing {
+namespace aicf::testing::rope_attention_test {
 namespace {
 
 struct Case {
@@ -125,4 +125,4 @@ TEST(RopeAttention, HasTheResultsAndCachesOfTwoKernels) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::rope_attention_test

@@ -8,7 +8,7 @@
 #include "compile/testing/two_ways.h"
 #include "ir/text.h"
 
-namespace aicf::testing {
+namespace aicf::testing::share_scatter_orders_test {
 namespace {
 
 constexpr char kRule[] = "share_scatter_orders";
@@ -66,4 +66,4 @@ TEST(ShareScatterOrders, HasTheBitsAndErrorsOfScattersThatEachSort) {
 }
 
 }  // namespace
-}  // namespace aicf::testing
+}  // namespace aicf::testing::share_scatter_orders_test
