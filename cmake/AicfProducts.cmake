@@ -24,6 +24,7 @@ endif()
 # The API's tests see what its users see: the shared library and include/.
 if(AICF_TESTS AND api_tests AND TARGET aicf)
   add_executable(test_api ${api_tests})
+  aicf_unity(test_api 5 ${api_tests})
   target_link_libraries(test_api PRIVATE AICF::aicf aicf_sanitize aicf_test_main Threads::Threads)
   target_compile_definitions(test_api PRIVATE
     AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" AICF_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("src", "python/bindings", "tools")
 # Compiled alone. A test and a source are never compiled together.
-APART = re.compile(r"_(bench|isa)\.cc$|/testing/")
+APART = re.compile(r"_(bench|isa)\.cc$")
 
 NOISE = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''

@@ -6,9 +6,9 @@
 namespace aicf::testing {
 namespace {
 
-class Generator {
+class HalvesGenerator {
  public:
-  Generator(uint64_t seed, bool exact)
+  HalvesGenerator(uint64_t seed, bool exact)
       : engine_(seed), exact_(exact), half_(pick(2) ? DType::f16 : DType::bf16) {
     rows_ = one_of({1, 3, 8, 33});
     columns_ = one_of({2, 8, 17, 64});
@@ -168,7 +168,7 @@ class Generator {
 
 }  // namespace
 
-Program random_halves(uint64_t seed, bool exact) { return Generator(seed, exact).run(); }
+Program random_halves(uint64_t seed, bool exact) { return HalvesGenerator(seed, exact).run(); }
 
 std::map<std::string, Array> inputs_of_halves(const Program& program, uint64_t seed) {
   std::mt19937_64 engine(seed);
