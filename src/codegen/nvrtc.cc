@@ -141,15 +141,19 @@ void refuse_if_machine_failed(const std::string& log) {
   if (!names_an_error(log)) throw nvrtc_failed("compiling", log, /*memory=*/false);
 }
 
-std::string compile_unit(const CudaUnit& unit) {
+enum class Effort { kProduct, kCheck };
+
+std::string compile_unit(const CudaUnit& unit, Effort effort) {
   const auto& [source, target, work] = unit;
   const Program program(source);
   const std::string arch = "--gpu-architecture=" + target;
   std::vector<const char*> options = {arch.c_str()};
   options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
   // Several kernels are optimised and assembled side by side, to the same instructions.
-  constexpr int kSplits = 13;  // the first version known to take the option
-  if (work.kernels > 1 && nvrtc_major() >= kSplits) options.push_back("--split-compile=4");
+  constexpr int kKnown = 13;  // the first version known to take these options
+  const bool known = nvrtc_major() >= kKnown;
+  if (work.kernels > 1 && known) options.push_back("--split-compile=4");
+  if (effort == Effort::kCheck && known) options.push_back("--Ofast-compile=mid");
   constexpr int kDoesNotCompile = 6;  // any other failure is not the text's
   const int compiling =
       nvrtc().compile_program(program.get(), static_cast<int>(options.size()), options.data());
@@ -167,9 +171,9 @@ std::string compile_unit(const CudaUnit& unit) {
 }
 
 // The unit's image behind the milliseconds that it took: what a child has to tell is one text.
-std::string timed_unit(const CudaUnit& unit) {
+std::string timed_unit(const CudaUnit& unit, Effort effort) {
   const auto start = std::chrono::steady_clock::now();
-  const std::string image = compile_unit(unit);
+  const std::string image = compile_unit(unit, effort);
   const double taken =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   std::string text(sizeof(taken), '\0');
@@ -183,14 +187,15 @@ size_t length_of(const CudaUnit& unit) {
   return unit.source.size() + static_cast<size_t>(unit.work.cost) * kTextOfKernel;
 }
 
-}  // namespace
-
-std::string compile_cuda(const std::string& source, const std::string& target) {
-  return compile_cuda(std::vector<CudaUnit>{{source, target}})[0];
+std::vector<CudaUnit> units_of(const std::vector<std::string>& sources, const std::string& target) {
+  std::vector<CudaUnit> units;
+  for (const std::string& source : sources) units.push_back({source, target});
+  return units;
 }
 
-std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
-                                      const WhileForked& here) {
+std::vector<std::string> compile_units(const std::vector<CudaUnit>& units, Effort effort,
+                                       std::vector<double>* milliseconds = nullptr,
+                                       const WhileForked& here = {}) {
   if (milliseconds != nullptr) milliseconds->assign(units.size(), 0);
   if (units.empty()) return {};
   nvrtc();  // loaded once, before the processes part
@@ -201,7 +206,7 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::v
   constexpr int kStillSeconds = 30;
   std::vector<std::string> images = run_forked(
       units.size(), std::thread::hardware_concurrency(),
-      [&](size_t i) { return timed_unit(units[order[i]]); }, kStillSeconds, here);
+      [&](size_t i) { return timed_unit(units[order[i]], effort); }, kStillSeconds, here);
   std::vector<std::string> result(units.size());
   for (size_t i = 0; i < order.size(); ++i) {
     if (milliseconds != nullptr) std::memcpy(&(*milliseconds)[order[i]], images[i].data(), sizeof(double));
@@ -210,10 +215,23 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::v
   return result;
 }
 
+}  // namespace
+
+std::string compile_cuda(const std::string& source, const std::string& target) {
+  return compile_cuda(std::vector<CudaUnit>{{source, target}})[0];
+}
+
+std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
+                                      const WhileForked& here) {
+  return compile_units(units, Effort::kProduct, milliseconds, here);
+}
+
 std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
-  std::vector<CudaUnit> units;
-  for (const std::string& source : sources) units.push_back({source, target});
-  return compile_cuda(units);
+  return compile_cuda(units_of(sources, target));
+}
+
+void check_cuda(const std::vector<std::string>& sources, const std::string& target) {
+  compile_units(units_of(sources, target), Effort::kCheck);
 }
 
 std::string nvrtc_version() {

@@ -40,6 +40,10 @@ std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units,
                                       const WhileForked& here = {});
 std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target);
 
+// Whether each text compiles, in less time: NVRTC optimises little and assembles all of it. Throws as
+// compile_cuda does.
+void check_cuda(const std::vector<std::string>& sources, const std::string& target);
+
 // "13.0", part of what fixes the bits of a build.
 std::string nvrtc_version();
 

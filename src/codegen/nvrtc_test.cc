@@ -38,6 +38,20 @@ TEST(Nvrtc, names_the_line_that_does_not_compile) {
   }
 }
 
+// Of every stage of the compiler: types, assertions, assembly, what an architecture has and how much of it.
+TEST(Nvrtc, a_check_refuses_what_does_not_compile) {
+  AICF_NEEDS_NVRTC();
+  const auto kernel = [](const std::string& body) {
+    return "extern \"C\" __global__ void k(float* y) {\n" + body + "\n}\n";
+  };
+  EXPECT_NO_THROW(check_cuda({kEmptyKernel, kernel("y[0] = 1;")}, "sm_80"));
+  for (const char* body :
+       {"y[0] = nowhere;", "static_assert(sizeof(int) == 8, \"\");", "asm volatile(\"mma.sync.nowhere;\");",
+        "asm volatile(\"mov.b64 %0, 1;\" : \"=f\"(y[0]));", "asm volatile(\"wgmma.fence.sync.aligned;\");",
+        "__shared__ float a[100000]; a[threadIdx.x] = y[0]; __syncthreads(); y[1] = a[threadIdx.x ^ 1];"})
+    EXPECT_THROW(check_cuda({kEmptyKernel, kernel(body)}, "sm_80"), InternalError) << body;
+}
+
 // Under a limit it may fail anywhere, and its log may name nothing.
 TEST(Nvrtc, memory_that_runs_out_is_no_fault_of_the_text) {
   AICF_NEEDS_NVRTC();

@@ -16,6 +16,7 @@ namespace {
 
 using cuda_testing::compile_all;
 using cuda_testing::dense;
+using cuda_testing::expect_compiles;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
 
@@ -174,7 +175,7 @@ TEST(AttentionCuda, Tf32CompilesAndIsOfOneRow) {
     sources.push_back(rows[0]->generate(p).source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(sources, "sm_80")) EXPECT_FALSE(image.empty());
+  expect_compiles(sources, "sm_80");
 }
 
 TEST(AttentionCuda, HopperKernelCompiles) {
@@ -224,10 +225,9 @@ TEST(AttentionCuda, ShortSequencesCompile) {
   CudaProblem few = problem_of(DType::bf16, {8, 12, 128, 64}, 12, 100, 40, false);
   add_mask(few, dense(DType::bf16, {8, 1, 128, 100}));
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda({short_problem(per_key, 128), short_problem(whole, 128),
-                                                short_problem(causal, 64), short_problem(few, 64)},
-                                               "sm_90a"))
-    EXPECT_FALSE(image.empty());
+  expect_compiles({short_problem(per_key, 128), short_problem(whole, 128), short_problem(causal, 64),
+                   short_problem(few, 64)},
+                  "sm_90a");
 }
 
 struct Choice {

@@ -1,7 +1,7 @@
 // Compile-only: the shared memory that the host counts for attention is what the device lays out.
 #include <gtest/gtest.h>
 
-#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/attention/cuda/attention_backward_cuda.h"
 #include "kernels/attention/cuda/attention_cuda.h"
@@ -12,6 +12,7 @@ namespace aicf {
 namespace {
 
 using cuda_testing::dense;
+using cuda_testing::expect_compiles;
 using cuda_testing::LayoutText;
 
 constexpr int64_t kAlign = 1024;  // of the first byte
@@ -89,7 +90,7 @@ TEST(AttentionLayout, HostAndDeviceAgree) {
        {AttentionUnit::kMma, AttentionUnit::kSplit, AttentionUnit::kWgmma, AttentionUnit::kShort})
     EXPECT_GT(seen[static_cast<size_t>(unit)], 0) << static_cast<int>(unit);
   AICF_NEEDS_NVRTC();
-  EXPECT_EQ(compile_cuda(texts, "sm_90a").size(), texts.size());
+  expect_compiles(texts, "sm_90a");
 }
 
 // Both have barriers set aside for the larger one.
@@ -116,7 +117,7 @@ TEST(AttentionLayout, GradientsFitWhatTheHostCounts) {
     text.equal("2 * Dq::kFulls * 8 <= " + number_in(kBarriers), 1);
     texts.push_back(text.text());
   }
-  EXPECT_EQ(compile_cuda(texts, "sm_90a").size(), texts.size());
+  expect_compiles(texts, "sm_90a");
 }
 
 }  // namespace

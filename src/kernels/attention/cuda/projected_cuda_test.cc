@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {
 namespace {
+
+using cuda_testing::expect_compiles;
 
 struct Case {
   DType dtype = DType::f16;
@@ -55,7 +57,7 @@ TEST(ProjectedAttention, Compiles) {
   for (const Case& c : {Case{}, Case{.depth = 64, .mask = Case::Mask::kNone}, ranged})
     sources.push_back(row().generate(projected_problem(c)).source);
   AICF_NEEDS_NVRTC();
-  EXPECT_EQ(compile_cuda(sources, "sm_90a").size(), sources.size());
+  expect_compiles(sources, "sm_90a");
 }
 
 TEST(ProjectedAttention, ATileIsASequenceAndAHeadOrTwo) {

@@ -15,6 +15,8 @@ namespace aicf {
 namespace {
 
 using cuda_testing::channels_last;
+using cuda_testing::compile_all;
+using cuda_testing::expect_compiles;
 using cuda_testing::RandomWindows;
 using cuda_testing::RowTexts;
 
@@ -74,9 +76,7 @@ TEST(ConvCuda, Compiles) {
       texts.add("conv_transpose", conv_problem(random, dtype, transposed), random.ranges());
     }
   AICF_NEEDS_NVRTC();
-  texts.compile([](const std::vector<std::string>& sources, const char* target) {
-    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
-  });
+  compile_all(texts);
 }
 
 // A channel with many maps, as a front end of audio has, is a product over the kernel positions.
@@ -161,9 +161,7 @@ TEST(ConvCuda, GroupsOfFewChannelsCompile) {
     texts.add("conv_grouped", conv_problem(random, DType::f32, tf32), random.ranges());
   }
   AICF_NEEDS_NVRTC();
-  texts.compile([](const std::vector<std::string>& sources, const char* target) {
-    for (const std::string& image : compile_cuda(sources, target)) EXPECT_FALSE(image.empty());
-  });
+  compile_all(texts);
 }
 
 TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
@@ -243,7 +241,7 @@ TEST(ConvCuda, CopyEngineReadsWindowsOfManyChannels) {
     texts.push_back(code.source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a")) EXPECT_FALSE(image.empty());
+  expect_compiles(texts, "sm_90a");
 }
 
 // In tf32 where the weights lie rounded, and with half as many channels in a step.

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/matmul_plan.h"
@@ -14,6 +14,7 @@
 namespace aicf {
 namespace {
 
+using cuda_testing::expect_compiles;
 using cuda_testing::LayoutText;
 using tile_testing::load;
 using tile_testing::op;
@@ -134,7 +135,7 @@ TEST(WgmmaLayout, HostAndDeviceAgree) {
     add(problem, std::get<MatmulWay>(variant.way));
   EXPECT_EQ(seen.size(), 6u) << "every kind of epilogue";
   AICF_NEEDS_NVRTC();
-  EXPECT_EQ(compile_cuda(texts, "sm_90a").size(), texts.size());
+  expect_compiles(texts, "sm_90a");
 }
 
 }  // namespace
