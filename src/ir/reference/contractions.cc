@@ -1,4 +1,4 @@
-// matmul and linear: plain i-k-j loops over contiguous f64 (or wrapping i64) matrices.
+// matmul and linear: i-k-j loops over contiguous f64 (or wrapping i64) matrices.
 #include "ir/reference/contractions.h"
 
 #include <algorithm>
@@ -8,12 +8,22 @@
 
 namespace aicf::reference {
 
+// Four rows of y at a time: a sum is loaded and stored once for four products, added in the order of k.
 void multiply(const double* x, const double* y, double* out, int64_t m, int64_t k, int64_t n) {
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t l = 0; l < k; ++l) {
-      const double factor = x[i * k + l];
-      for (int64_t j = 0; j < n; ++j) out[i * n + j] += factor * y[l * n + j];
+  constexpr int64_t kRows = 4;
+  for (int64_t i = 0; i < m; ++i) {
+    const double* factors = x + i * k;
+    double* sums = out + i * n;
+    int64_t l = 0;
+    for (; l + kRows <= k; l += kRows) {
+      const double *a = y + l * n, *b = a + n, *c = b + n, *d = c + n;
+      const double of_a = factors[l], of_b = factors[l + 1], of_c = factors[l + 2], of_d = factors[l + 3];
+      for (int64_t j = 0; j < n; ++j)
+        sums[j] = sums[j] + of_a * a[j] + of_b * b[j] + of_c * c[j] + of_d * d[j];
     }
+    for (; l < k; ++l)
+      for (int64_t j = 0; j < n; ++j) sums[j] += factors[l] * y[l * n + j];
+  }
 }
 
 void multiply(const int64_t* x, const int64_t* y, int64_t* out, int64_t m, int64_t k, int64_t n) {

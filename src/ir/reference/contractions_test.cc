@@ -19,6 +19,12 @@ std::vector<OpCase> contractions_cases() {
       {Op::matmul, {xt, y}, transposed(true, false), {product}},
       {Op::matmul, {x, yt}, transposed(false, true), {product}},
       {Op::matmul, {xt, yt}, transposed(true, true), {product}},
+      // More than the rows that are added at a time, and some left.
+      {Op::matmul,
+       {t({2, 6}, {1, 2, 0, 1, 3, 1, 0, 1, 2, 1, 1, 2}),
+        t({6, 3}, {1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4})},
+       {},
+       {t({2, 3}, {32, 19, 27, 17, 17, 24})}},
       {Op::matmul, {batch, square}, {}, {t({2, 1, 2}, {7, 10, 15, 22})}},
       {Op::matmul, {square, t({2, 1, 2, 1}, {1, 1, 2, 0})}, {}, {t({2, 1, 2, 1}, {3, 7, 2, 6})}},
       {Op::matmul, {t({2, 0}, {}), t({0, 2}, {})}, {}, {t({2, 2}, {0, 0, 0, 0})}},
