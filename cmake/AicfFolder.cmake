@@ -1,10 +1,29 @@
+# aicf_add_test(<target>): the GoogleTest executable as a test of ctest. One that takes minutes is several, each a process
+# with its share of the cases, and they start first, so that all cores are done at about the same time.
+set(AICF_TEST_SHARDS_test_kernels 4)
+set(AICF_TEST_SHARDS_test_compile 4)
+function(aicf_add_test target)
+  set(shards ${AICF_TEST_SHARDS_${target}})
+  if(NOT shards)
+    add_test(NAME ${target} COMMAND ${target} --gtest_brief=1)
+    set_tests_properties(${target} PROPERTIES TIMEOUT 600)
+    return()
+  endif()
+  foreach(shard RANGE 1 ${shards})
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${target}_${shard} COMMAND ${target} --gtest_brief=1)
+    set_tests_properties(${target}_${shard} PROPERTIES TIMEOUT 600 COST 100
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}")
+  endforeach()
+endfunction()
+
 # aicf_folder(<name> [DEPS <folder>...] [LIBS <target>...] [PRIVATE_LIBS <target>...] [TEST_DEPS <folder>...] [OBJECTS <object>...])
 #
 # Makes from src/<name>/**:
 #   aicf_<name>   static library of all .cc files but tests, benches and ISA sources; an interface library while
 #                 there is no such file
 #   aicf_<name>_testing  what tests share, the .cc files of folders testing/; other folders' tests name it in TEST_DEPS
-#   test_<name>   one GoogleTest executable of all *_test.cc, registered with ctest under the same name
+#   test_<name>   one GoogleTest executable of all *_test.cc, registered with ctest (aicf_add_test)
 #   bench_<name>  one Google Benchmark executable of all *_bench.cc, built by the target `benches` only
 # New files are found by the next build without editing CMake.
 function(aicf_folder name)
@@ -49,8 +68,7 @@ function(aicf_folder name)
     target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_compile_options(test_${name} PRIVATE ${test_options})
     set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
-    add_test(NAME test_${name} COMMAND test_${name} --gtest_brief=1)
-    set_tests_properties(test_${name} PROPERTIES TIMEOUT 600)
+    aicf_add_test(test_${name})
   endif()
 
   if(AICF_BENCHES AND benches)

@@ -29,8 +29,7 @@ if(AICF_TESTS AND api_tests AND TARGET aicf)
   target_compile_definitions(test_api PRIVATE
     AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" AICF_PROJECT_VERSION="${PROJECT_VERSION}")
   set_target_properties(test_api PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
-  add_test(NAME test_api COMMAND test_api --gtest_brief=1)
-  set_tests_properties(test_api PROPERTIES TIMEOUT 600)
+  aicf_add_test(test_api)
 endif()
 
 file(GLOB example_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/examples/*.cc" "${CMAKE_SOURCE_DIR}/examples/*.c")
