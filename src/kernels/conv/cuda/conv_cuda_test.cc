@@ -164,16 +164,19 @@ TEST(ConvCuda, GroupsOfFewChannelsCompile) {
   compile_all(texts);
 }
 
+std::vector<const CudaKernel*> hopper_rows(const CudaProblem& p) {
+  Problem problem;
+  problem.family = "conv";
+  for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
+  problem.outputs = {{p.outputs[0].dtype, p.outputs[0].sizes}};
+  problem.params = p.params;
+  return cuda_candidates(problem, 90);
+}
+
 TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
   RandomWindows random(5);
   const auto have = [&](const ConvCase& c, DType dtype = DType::bf16) {
-    const CudaProblem p = conv_problem(random, dtype, c);
-    Problem problem;
-    problem.family = "conv";
-    for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
-    problem.outputs = {{p.outputs[0].dtype, p.outputs[0].sizes}};
-    problem.params = p.params;
-    const auto rows = cuda_candidates(problem, 90);
+    const auto rows = hopper_rows(conv_problem(random, dtype, c));
     return std::any_of(rows.begin(), rows.end(),
                        [](const CudaKernel* row) { return row->name == "conv_grouped"; });
   };
@@ -195,13 +198,7 @@ TEST(ConvCuda, GroupsOfFewChannelsHaveTheirRow) {
 // As the tuner asks for the reference of a convolution in tf32.
 TEST(ConvCuda, F64IsMultipliedWithoutMatrixUnits) {
   RandomWindows random(5);
-  const CudaProblem p = conv_problem(random, DType::f64, {.tf32 = true});
-  Problem problem;
-  problem.family = "conv";
-  for (const CudaWindow& w : p.inputs) problem.inputs.push_back({w.dtype, w.sizes});
-  problem.outputs = {{p.outputs[0].dtype, p.outputs[0].sizes}};
-  problem.params = p.params;
-  const auto rows = cuda_candidates(problem, 90);
+  const auto rows = hopper_rows(conv_problem(random, DType::f64, {.tf32 = true}));
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]->name, "conv_simt");
 }
