@@ -46,6 +46,21 @@ def test_equal_artifacts_are_equal() -> None:
     assert same_artifacts.first_difference(TEXTS, dict(TEXTS)) == ""
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_hashes_are_kept_only_if_every_model_compiles(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}\n")
+    monkeypatch.setattr(same_artifacts, "GOLDEN", kept)
+    outcomes = {"good": TEXTS, "bad": {"error": "exit 2"} if fails else TEXTS}
+    monkeypatch.setattr(same_artifacts.Build, "compile", lambda self, name: outcomes[name])
+    assert same_artifacts.rewrite(["good", "bad"]) == int(fails)
+    assert (kept.read_text() == "{}\n") == fails
+    told = capsys.readouterr().out.split()
+    assert ("bad" in told) == fails and "good" not in told
+
+
 def test_a_short_list_gives_the_hashes_that_are_kept() -> None:
     if not same_artifacts.STAND_IN.exists():
         pytest.skip("the library in place of NVRTC is not built: run make test")
