@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aicf
 import pytest
-from cli_program import DIM, Cli
+from cli_program import DIM, FIXED, Cli
 
 
 def test_doctor_says_what_is_there_and_what_is_missing(cli: Cli) -> None:
@@ -147,6 +147,17 @@ def test_a_file_goes_into_a_folder_that_exists(cli: Cli, words: tuple[str, ...])
     error = cli.json(*words, code=3)["error"]
     assert error["code"] == "AICF-E0001" and "make the folder" in error["remedy"]
     assert not (cli.folder / "nowhere").exists()
+
+
+def test_without_a_driver_the_remedy_is_one_that_helps(cli: Cli) -> None:
+    missing = cli.json("doctor")["cuda_missing"]
+    if missing is None:
+        pytest.skip("a driver is here")
+    words = ("run", "m.onnx", *FIXED)
+    error = cli.json(*words, "--device", "cuda", code=3)["error"]
+    assert error["remedy"] == "install NVIDIA's driver, or run on the CPU: --device cpu"
+    assert missing["remedy"] == error["remedy"]
+    cli.run(*words, "--device", "cpu")
 
 
 def test_a_library_without_room_is_an_error_and_not_the_end(nvrtc: None, cli: Cli) -> None:

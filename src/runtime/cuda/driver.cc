@@ -4,13 +4,14 @@
 
 #include "base/dynamic_library.h"
 #include "base/error.h"
+#include "base/option_text.h"
 
 namespace aicf::cuda {
 namespace {
 
 Driver load_driver() {
-  const DynamicLibrary library =
-      DynamicLibrary::open({"libcuda.so.1"}, "install NVIDIA's driver; 'aicf doctor' tells what is there");
+  const DynamicLibrary library = DynamicLibrary::open(
+      {"libcuda.so.1"}, "install NVIDIA's driver, or run on the CPU: " + option_text(Option::kDevice, "cpu"));
   Driver d;
   library.load(d.init, "cuInit");
   library.load(d.driver_version, "cuDriverGetVersion");
