@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -221,6 +222,12 @@ def test_dims_that_fit_nothing() -> None:
     x = torch.randn(2, 8)
     with pytest.raises(aicf.UserError, match="names no argument"):
         aicf.compile(mlp(), (x,), dims={"y": {0: "batch=1..4"}})
+    # nn.Sequential's argument is "input"; the error says so, and what it advises compiles.
+    with pytest.raises(aicf.UserError, match="names no argument") as error:
+        aicf.compile(torch.nn.Sequential(mlp()), (x,), dims={"x": {0: "batch=1..64"}})
+    assert error.value.value == "x" and error.value.expected == "input"
+    advised = error.value.remedy.partition("dims=")[2]
+    assert aicf.compile(torch.nn.Sequential(mlp()), (x,), dims=ast.literal_eval(advised))(x[:1]).shape[0] == 1
     with pytest.raises(aicf.UserError, match="no range"):
         aicf.compile(mlp(), (x,), dims={"input": {0: "batch"}})
     with pytest.raises(aicf.UserError, match="every size"):
