@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,21 @@ def test_rows_of_a_quantised_table(case: Any, shape: tuple[int, ...]) -> None:
     model = model_of([node], kinds, {"y": FLOAT}, constants)
     rows = 2 if attributes["gather_axis"] == 2 else 3 if len(blocks) == 3 else 6
     check(model, {"i": whole(0, rows - 1, np.int64, *shape)}, {"n": "1..5"})
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_numbers_that_fill_their_bytes_are_not_unpacked(cli: str, tmp_path: Path, bits: int) -> None:
+    attributes = {"bits": bits, "block_size": 32, "quantize_axis": 1, "gather_axis": 0}
+    constants = {"w": whole(0, 255, np.uint8, 6, 8 * bits), "s": np.abs(real(6, 2))}
+    node = helper.make_node(
+        "GatherBlockQuantized", ["w", "i", "s"], ["y"], domain="com.microsoft", **attributes
+    )
+    (tmp_path / "m.onnx").write_bytes(
+        model_of([node], {"i": (TensorProto.INT64, [3])}, {"y": FLOAT}, constants)
+    )
+    words = [cli, "compile", "m.onnx", "--stop-after", "import", "--print"]
+    graph = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert " gather" in graph and ("shift_right" in graph) == (bits < 8)
 
 
 def range_of(dtype: Any) -> tuple[int, int]:

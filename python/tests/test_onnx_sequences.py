@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import aicf
@@ -129,3 +132,18 @@ def test_what_is_refused(nodes: list[Any], text: str) -> None:
     with pytest.raises(aicf.UserError) as caught:
         aicf.compile(model_of(nodes, ROWS, ["z"], NUMBERS), dims={"n": "1..7"})
     assert caught.value.name == text, str(caught.value)
+
+
+def test_a_split_into_too_many_parts_lists_none_of_them(cli: str, tmp_path: Path) -> None:
+    """Within 4 GiB: the list of the parts' sizes alone would not fit."""
+    nodes = [node("SplitToSequence", ["huge"], "s"), node("ConcatFromSequence", ["s"], "z", axis=0)]
+    (tmp_path / "m.onnx").write_bytes(model_of(nodes, {"huge": (np.float32, [1 << 40])}, ["z"]))
+    limit = 4 << 30
+    done = subprocess.run(
+        [cli, "compile", "m.onnx", "--stop-after", "import"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert done.returncode == 2 and "a sequence of more than 4096 tensors" in done.stderr

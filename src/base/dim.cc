@@ -272,13 +272,14 @@ std::optional<Dim> divide_polynomial(Dim rest, Dim by) {
     by = Dim(0) - by;
   }
   Dim quotient;
-  for (int step = 0; step < kMaxSteps && !(rest == Dim(0)); ++step) {
+  for (int step = 0; step < kMaxSteps; ++step) {
+    if (rest == Dim(0)) return quotient;
     const auto factor = divide_exactly(leading_term(rest), leading_term(by));
     if (!factor) return std::nullopt;
     quotient = quotient + *factor;
     rest = rest - *factor * by;
   }
-  return rest == Dim(0) ? std::optional(quotient) : std::nullopt;
+  return std::nullopt;
 }
 
 // By a divisor of one term, which every term of a must contain.

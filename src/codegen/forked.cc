@@ -234,7 +234,7 @@ class Workers {
   // parent, so a tree of forks is sooner done than a row. Leaves without the parent's exit handlers.
   [[noreturn]] void live() noexcept {
     // What a library remarks there beside its log is no message of ours.
-    if (const int nowhere = open("/dev/null", O_WRONLY); nowhere >= 0) dup2(nowhere, STDERR_FILENO);
+    dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
     note_what_kills(*board_);
     size_t self = 0;
     std::vector<std::pair<size_t, pid_t>> children;
@@ -318,11 +318,10 @@ class Workers {
     pipes_[worker].close_read();
   }
 
-  // Reads what is there; the end of it is the worker's.
+  // Reads what poll says is there, so that no signal interrupts it; the end of it is the worker's.
   void read_some(size_t worker, Messages& messages) {
     char chunk[1 << 16];
     const ssize_t n = read(pipes_[worker].read, chunk, sizeof(chunk));
-    if (n < 0 && errno == EINTR) return;
     if (n <= 0) return pipes_[worker].close_read();
     std::string& text = texts_[worker];
     text.append(chunk, static_cast<size_t>(n));

@@ -65,6 +65,17 @@ TEST(GroupProducts, EqualOnesShareALaunch) {
   EXPECT_EQ(groups_of(program, "sm_90", false), std::vector<size_t>{});
 }
 
+// A member runs with the numbers of the first: one that multiplies in another way stays apart.
+TEST(GroupProducts, ThoseOfOtherNumbersStayApart) {
+  SelectedCalls s = select_calls(network(4, Operands::kInputs), "sm_90");
+  ASSERT_EQ(s.calls.calls.size(), 4U);
+  std::get<RowCall>(s.calls.calls[1].what).params = {Dim(1)};
+  run_rule("group_products", s);
+  ASSERT_EQ(s.calls.calls.size(), 2U);
+  EXPECT_EQ(std::get<RowCall>(s.calls.calls[0].what).params, std::vector<Dim>{Dim(1)});
+  EXPECT_EQ(std::get<GroupedProducts>(s.calls.calls[1].what).members.size(), 3U);
+}
+
 TEST(GroupProducts, NoneReadsWhatAnotherGives) {
   AICF_NEEDS_NVRTC();
   EXPECT_EQ(groups_of(network(3, Operands::kOneAfterAnother)), std::vector<size_t>{});

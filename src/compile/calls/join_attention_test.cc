@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "calls/call_forms.h"
 #include "compile/testing/random_arrays.h"
 #include "compile/testing/selected_calls.h"
 #include "compile/testing/two_ways.h"
@@ -76,6 +77,19 @@ TEST(JoinAttention, WhereATileIsASequenceAndItPays) {
   EXPECT_FALSE(joined(calls_of({.depth = 48}, "sm_90", kForced)));
   EXPECT_FALSE(joined(calls_of({.heads = 3}, "sm_90", kForced))) << "a tile has two heads";
   EXPECT_FALSE(joined(calls_of({.returned = true}, "sm_90", kForced))) << "who else reads q, k and v";
+}
+
+// The joined kernel adds the bias: a program that stores anything else is not its own.
+TEST(JoinAttention, TheSumWithTheBiasIsWhatIsStored) {
+  SelectedCalls s = select_calls(network(kDeep), "sm_90");
+  const auto product = std::find_if(s.calls.calls.begin(), s.calls.calls.end(), is_product);
+  ASSERT_NE(product, s.calls.calls.end());
+  const int program = row_call(*product)->programs.at(0).index;
+  std::vector<TileInstr>& code = s.calls.programs[static_cast<size_t>(program)].stages[0];
+  ASSERT_EQ(code.size(), 5U);
+  code[4].a = code[1].dst;
+  run_rule("join_attention", s);
+  EXPECT_FALSE(joined(s.calls.calls));
 }
 
 TEST(JoinAttention, ChoicesDecide) {

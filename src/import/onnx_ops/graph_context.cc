@@ -167,10 +167,12 @@ GraphContext::Sources GraphContext::sources(ValueId id) const {
     const ValueId at = stack.back();
     const Value& value = graph_.value(at);
     stack.pop_back();
-    if (value.role == Role::kInput && parent_ != nullptr)
-      add_outer(at);
-    else if (value.role == Role::kInput)
-      found.inputs.insert(value.name);
+    if (value.role == Role::kInput) {
+      if (parent_ != nullptr)
+        add_outer(at);
+      else
+        found.inputs.insert(value.name);
+    }
     if (value.role != Role::kTemp) continue;
     const Node& node = graph_.node(value.producer);
     if (node.op == Op::size_of) {

@@ -93,6 +93,30 @@ TEST(Order, LongLines) {
   }
 }
 
+// Elements that one tile writes in outputs of 0xa5 bytes.
+std::vector<bool> written_by(const step_testing::Step& step, TestTensor& indices, int64_t tile) {
+  indices.poison();
+  const auto poisoned = static_cast<double>(static_cast<int64_t>(0xa5a5a5a5a5a5a5a5));
+  BoundCall call = step_testing::bind_step(step, IsaLevel::kPortable);
+  EXPECT_LT(tile, call.tiles);
+  std::vector<std::max_align_t> scratch(static_cast<size_t>(call.scratch_bytes) / sizeof(std::max_align_t) +
+                                        1);
+  call.run(call, tile, reinterpret_cast<std::byte*>(scratch.data()));
+  std::vector<bool> written;
+  for (int64_t i = 0; i < indices.count(); ++i) written.push_back(indices.get(i) != poisoned);
+  return written;
+}
+
+TEST(Order, TilesWriteLinesOfTheirOwn) {
+  const std::vector<int64_t> sizes = {20000, 5};
+  TestTensor x = sample(DType::f32, sizes, Layout::kDense), values(DType::f32, sizes),
+             indices(DType::i64, sizes);
+  const step_testing::Step step{"sort", {x.arg()}, {values.arg(), indices.arg()}, {1, 0}, {}, nullptr};
+  const std::vector<bool> first = written_by(step, indices, 0), second = written_by(step, indices, 1);
+  EXPECT_TRUE(first[0]);
+  for (size_t i = 0; i < first.size(); ++i) ASSERT_FALSE(first[i] && second[i]) << i;
+}
+
 TEST(Order, ArgMaxAndMin) {
   for (DType dtype : kDTypes)
     for (Layout layout : kLayouts)

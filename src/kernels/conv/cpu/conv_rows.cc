@@ -142,7 +142,6 @@ ConvRows::Segments ConvRows::split(int64_t positions, int part) const {
 void ConvRows::set_steps(int64_t k, int64_t depth) {
   k_ = k;
   depth_ = depth;
-  if (depth == 0) return;
   if (lines_) line_segments_ = split(plan_.windows.axis[2].kernel, 0);
   if (positions_ && (border_ || !lines_)) position_segments_ = split(1, 1);
 }

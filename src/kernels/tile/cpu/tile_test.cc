@@ -1,7 +1,9 @@
 // Domains, layouts, stages, row indices and the refusals of the tile kernel.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/testing/step.h"
+#include "kernels/tile/cpu/tile_state.h"
 #include "kernels/tile/testing/hand_written.h"
 
 namespace aicf {
@@ -56,6 +58,26 @@ TEST(Tile, InPlaceAndSeveralOutputs) {
     ASSERT_EQ(a.get(i), x + y);
     ASSERT_EQ(c.get(i), x * y);
   }
+}
+
+// A register that holds no whole row names the memory of the operand that it is loaded from.
+TEST(Tile, LoadsOfOneChunkCopyNothing) {
+  const std::vector<int64_t> sizes = {3, 5000};
+  const TileProgram program = layer_norm(5000);
+  TestTensor x(DType::f32, sizes), scale(DType::f32, {1, 5000}), bias(DType::f32, {1, 5000}),
+      y(DType::f32, sizes);
+  const BoundCall call =
+      step_testing::bind_step({"tile",
+                               {x.arg(), broadcast(scale.arg(), sizes), broadcast(bias.arg(), sizes)},
+                               {y.arg()},
+                               {1},
+                               {},
+                               &program},
+                              IsaLevel::kPortable);
+  const TileState& state = tile_state(call);
+  const auto named = [](const TileStep& step) { return step.kind == TileStepKind::kLoadAlias; };
+  EXPECT_EQ(std::count_if(tile_steps(call), tile_steps(call) + state.begin[1 + 3 * state.stages], named), 2)
+      << "scale and bias; x is kept for the stages that follow";
 }
 
 TEST(Tile, StagesOverRows) {
