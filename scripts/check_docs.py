@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks what the docs name against the tree: files and links, error codes, environment variables.
 
-A path or source file in backticks and a link must exist, and so must a source file that a comment of the C++
-and CUDA sources names; an error code must stand in errors.def,
+A path or source file in backticks, a test (`file::name`) and a link must exist, and so must a source file
+that a comment of the C++ and CUDA sources names; an error code must stand in errors.def,
 docs/environment.md must list exactly the variables that the code reads, docs/architecture/calls.md every
 pass over calls, the pages of bench/ and examples/ every program there, docs/README.md every page of docs/,
 and some text each file of bench/results/, which says of which commit, when, by what, on what and with
@@ -27,12 +27,15 @@ LISTS_OF_PROGRAMS = ("bench/README.md", "examples/README.md")
 
 # Where a path in the docs may begin; the folders of src/ and of the public headers go without their prefix.
 ROOTS = ("", "src/", "include/")
+TESTS = (*ROOTS, "python/tests/")
 PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.(?:cc|h|cuh|def|inc|py|sh|json|json\.xz|csv|csv\.xz|md|txt))`")
 BARE = re.compile(r"`([\w-]+\.(?:cc|c|h|cuh|def|py|sh))`")
 COMMENT = re.compile(r"//.*")
 SOURCE = re.compile(r"(?<![\w./<*-])((?:[\w-]+/)*[\w-]+\.(?:cc|h|cuh|def|inc|py))\b")
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 RESULT = re.compile(r"\b\w+_\d{4}-\d\d-\d\d\w*\.(?:json|csv)(?:\.xz)?\b")
+# A test: a Python function in its file, or a GoogleTest.
+TEST = re.compile(r"`([\w./-]+\.(?:py|cc))::([\w.]+)`")
 CODE = re.compile(r"AICF-[UEI]\d{4}")
 # What tells of a measurement: a figure with a unit of time or of a rate, a ratio of speeds, a day.
 MEASURED = re.compile(
@@ -79,6 +82,16 @@ def check_opening(page, text):
         yield f"{page}: it does not open with the day of its measurements"
 
 
+def check_tests(page, text, files):
+    """A test that a page names is in its file."""
+    for path, name in sorted(set(TEST.findall(text))):
+        source = next((start + path for start in TESTS if start + path in files), None)
+        suite, _, case = name.rpartition(".")
+        form = rf"^TEST(_F|_P)?\({suite}, {case}\)" if path.endswith(".cc") else rf"^def {name}\("
+        if source is None or not re.search(form, (ROOT / source).read_text(encoding="utf-8"), re.MULTILINE):
+            yield f"{page}: there is no test {path}::{name}"
+
+
 def check_page(page, files, codes):
     text = (ROOT / page).read_text(encoding="utf-8")
     if page.startswith("docs/"):
@@ -91,6 +104,7 @@ def check_page(page, files, codes):
             yield f"{page}: there is no {path}"
     for name in sorted(set(BARE.findall(text)) - {Path(file).name for file in files}):
         yield f"{page}: no file is called {name}"
+    yield from check_tests(page, text, files)
     for link in sorted(set(LINK.findall(text))):
         if not link.startswith("http") and not (ROOT / page).parent.joinpath(link).exists():
             yield f"{page}: the link {link} leads nowhere"

@@ -77,6 +77,21 @@ def test_what_looks_like_a_measurement_and_is_none(checks: Any) -> None:
     assert list(checks.check_manual("docs/x.md", text)) == []
 
 
+def test_a_test_that_a_page_names_exists(checks: Any) -> None:
+    files = {"python/tests/test_result_files.py", "src/base/npy_test.cc"}
+    good = (
+        "`test_result_files.py::test_a_whole_file_passes`, `base/npy_test.cc::Npy.WhatIsWrittenIsReadAgain`"
+    )
+    assert list(checks.check_tests("p.md", good, files)) == []
+    for test in (
+        "test_result_files.py::test_a_whole_file",
+        "test_result_file.py::test_a_whole_file_passes",
+        "base/npy_test.cc::Npy.WhatIsWritten",
+        "base/npy_test.cc::WhatIsWrittenIsReadAgain",
+    ):
+        assert list(checks.check_tests("p.md", f"`{test}`", files)) == [f"p.md: there is no test {test}"]
+
+
 def test_a_page_opens_with_what_it_is_for(checks: Any) -> None:
     assert list(checks.check_opening("docs/x.md", "# X\n\nHow to x.\n")) == []
     assert len(list(checks.check_opening("docs/x.md", "# X\n\n| a | b |\n"))) == 1
