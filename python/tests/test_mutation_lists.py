@@ -26,6 +26,20 @@ def test_survivors_are_places_of_the_sources() -> None:
         assert row["reason"] and " ".join(row["original"].split()) in source, row
 
 
+def test_survivors_are_those_of_the_judged_list() -> None:
+    left = {(row["file"], row["mutated"]): row["reason"] for row in rows("survivors.csv")}
+    judged = [row for row in rows("judged_20261123.csv") if row["known"] == "survives"]
+    assert {(row["file"], row["mutated"]): row["by"] for row in judged} == left
+
+
+def test_of_the_places_that_are_left_19_in_20_mutants_are_caught() -> None:
+    counts = Counter(row["known"] for row in rows("judged_20261123.csv"))
+    left, caught = counts.total() - counts["gone"], counts["seen"] + counts["told"]
+    page = " ".join((FOLDER / "README.md").read_text(encoding="utf-8").split())
+    said = f"Of the {left} mutants whose places are left, {caught} are caught ({100 * caught / left:.1f} %)"
+    assert said in page and caught >= 0.95 * left
+
+
 def test_the_page_counts_what_the_list_says() -> None:
     counts = Counter(row["known"] for row in rows("judged_20261123.csv"))
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
