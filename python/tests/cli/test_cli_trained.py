@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
+import subprocess
 from pathlib import Path
 
 import aicf
@@ -51,6 +55,20 @@ def test_a_rate_of_zero_says_so(at: Cli) -> None:
     text = at.run(*train(at, TOTAL + 5, "all.aicf")).stdout
     assert "ran at rate 0: the schedule has ended" in text
     assert at.json(*train(at, TOTAL + 5, "all.aicf"))["rate"] == 0
+
+
+def test_a_progress_line_at_a_rate_of_zero_says_so(at: Cli) -> None:
+    mine, theirs = pty.openpty()
+    words = [at.path, *train(at, 10_000_000, "all.aicf")]
+    process = subprocess.Popen(words, cwd=at.folder, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    text = ""
+    while not (shown := re.search(r"step (\d+)/10000000 [^\r]*  rate 0(?![.\d])(.*?)  \d+ s\r", text)):
+        text += os.read(mine, 1000).decode()
+    process.kill()
+    process.wait()
+    os.close(mine)
+    assert int(shown[1]) >= TOTAL and shown[2] == ": the schedule has ended: params stay as they are"
 
 
 def test_every_entry_runs(at: Cli, tmp_path: Path) -> None:
