@@ -215,9 +215,10 @@ class GraphPanels {
     if (!(to.strides[k] == y.strides[0]) || !(to.strides[1 - k] == y.strides[1]) ||
         !(to.sizes[k] == y.sizes[0]) || !first)
       return std::nullopt;
-    const auto turned = [&](const Window& w) {
-      return Window{
-          w.dtype, w.offset, {w.sizes[k], w.sizes[1 - k]}, {w.strides[k], w.strides[1 - k]}, w.root};
+    const auto turned = [&](Window w) {
+      w.sizes = {w.sizes[k], w.sizes[1 - k]};
+      w.strides = {w.strides[k], w.strides[1 - k]};
+      return w;
     };
     ColumnCopy part{at, by_panels(turned(from)), panels_of(y, y.root)};
     part.to.offset = *first * Dim(kPanelDepth);
