@@ -94,7 +94,10 @@ class CallDrawer {
     const int64_t rows = factors[static_cast<size_t>(below(factors.size()))], columns = count / rows;
     if (chance(50)) w.sizes = {Dim(rows), Dim(columns)}, w.strides = {Dim(columns), Dim(1)};
     if (w.sizes.size() == 2 && chance(30)) w = transpose_window(w, {1, 0});
-    if (chance(10)) w = reversed(std::move(w), below(w.sizes.size()));
+    if (chance(10)) {
+      const int axis = below(w.sizes.size());
+      w = reversed(std::move(w), axis);
+    }
     return w;
   }
   static Window reversed(Window w, int axis) {
