@@ -1,20 +1,15 @@
 // Regions whose rows lie across memory: neighbours in memory belong to different rows. A thread takes a
 // vector of rows, so that accesses are wide; the threads of a block that share one walk its elements in turn.
-// Where there are few rows, blocks share them too: every stage is a launch, which leaves partial results for
-// the next. Where few short rows are neighbours, a block takes those of several places.
+// The vectors of all places are one row of them, of which a block takes several. Where there are few rows,
+// blocks share them too: every stage is a launch, which leaves partial results for the next.
 #include <algorithm>
 
-#include "kernels/common/cuda_machine.h"
+#include "kernels/tile/cuda/tile_columns_shape.h"
 #include "kernels/tile/cuda/tile_stages.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf {
 namespace {
-
-constexpr int kThreads = 256, kFewThreads = 128;  // of a block; of a small region's
-constexpr int kSplitThreads = 512;                // of one that shares its columns with others
-constexpr int64_t kSmall = 1 << 16;               // elements
-constexpr int64_t kLeastWalk = 4;                 // elements of a thread of these
 
 class ColumnsWriter : public StagedWriter {
  public:
@@ -48,53 +43,57 @@ class ColumnsWriter : public StagedWriter {
     rows_ = space_count(space_, 0, space_.outer);
     length_ = space_count(space_, space_.outer, space_.rank());
     columns_ = space_.sizes[axis()];
-    vector_ = vector_width(axis());
-    // Registers: every lane has its own sums.
-    while (vector_ > 1 && (vector_ > 8 || bound(columns_) < vector_)) vector_ /= 2;
-    // Of a small region every thread's own chain of operations is the time.
-    const bool small = upper_bound(rows_ * length_, *ranges_) <= kSmall;
-    if (small) {
-      vector_ = 1;
-      threads_ = kFewThreads;
-    }
+    shape_ = columns_shape(work());
+    vector_ = shape_.vector, threads_ = shape_.threads, across_ = shape_.across, splits_ = shape_.splits;
     tail_ = !divisible(columns_, vector_);
-    const int64_t vectors = (bound(columns_) + vector_ - 1) / vector_;
-    const int64_t length = std::max<int64_t>(bound(length_), 1);
-    across_ = 32;
-    while (across_ > 1 && across_ / 2 >= vectors) across_ /= 2;
-    while (across_ < threads_ && threads_ / across_ > length) across_ *= 2;
-    const Dim others = space_count(space_, 0, axis());
-    const int64_t blocks =
-        std::max<int64_t>(1, (vectors + across_ - 1) / across_ * std::max<int64_t>(bound(others), 1));
-    if (values_.stages > 1 && blocks < kMachineBlocks && !small) choose_splits(blocks, length);
-    // The threads of a block would find too little in the rows of one place.
-    packed_ = splits_ == 1 && !small && length < kLeastWalk * deep();
-    if (packed_) choose_packed(vectors * std::max<int64_t>(bound(others), 1), length);
   }
 
-  // As few threads behind one another as fill the machine.
-  void choose_packed(int64_t lanes, int64_t length) {
-    int64_t deep = 1;
-    while (2 * deep * kLeastWalk <= length && lanes * deep < kMachineBlocks * threads_) deep *= 2;
-    across_ = static_cast<int>(threads_ / deep);
+  ColumnsWork work() {
+    const auto number = [&](const Dim& dim) { return static_cast<double>(std::max<int64_t>(bound(dim), 1)); };
+    ColumnsWork work;
+    work.places = number(space_count(space_, 0, axis()));
+    work.columns = number(columns_), work.length = number(length_);
+    work.inner_axes = static_cast<int>(space_.rank() - space_.outer);
+    work.most_vector = std::min(vector_width(axis()), 8);  // Registers: every lane has its own sums.
+    while (work.most_vector > 1 && bound(columns_) < work.most_vector) work.most_vector /= 2;
+    plan_stages(false, false);
+    std::vector<size_t> before;
+    for (const Stage& stage : stages_) work.stages.push_back(stage_work(stage, before));
+    stages_.clear();
+    return work;
   }
-
-  void choose_splits(int64_t blocks, int64_t length) {
-    threads_ = kSplitThreads;
-    splits_ =
-        static_cast<int>(std::clamp<int64_t>(length / (kLeastWalk * deep()), 1, balanced_splits(blocks)));
-    if (splits_ == 1) threads_ = kThreads;
+  // `before`: the views that earlier stages have read.
+  ColumnsStage stage_work(const Stage& stage, std::vector<size_t>& before) const {
+    ColumnsStage work;
+    work.walks = stage.walks();
+    work.reductions = static_cast<int>(stage.reductions.size());
+    work.partials = static_cast<int>(stage.complete.size());
+    work.instructions = static_cast<int>(stage.elements.size() + stage.reductions.size());
+    for (size_t view : loaded_views(stage.elements)) {
+      const int bytes = dtype_bytes(space_.views[view].dtype);
+      if (access(view, axis()) != Access::kContiguous) {
+        (one_element(view, axis()) ? work.repeat_bytes : work.along_loads) += bytes;
+        continue;
+      }
+      work.load_bytes += bytes;
+      if (std::find(before.begin(), before.end(), view) != before.end()) continue;
+      work.first_bytes += bytes;
+      before.push_back(view);
+    }
+    for (const TileStore& store : stage.stores) {
+      const auto view = static_cast<size_t>(store.operand);
+      const bool across = access(view, axis()) == Access::kContiguous;
+      (across ? work.store_bytes : work.along_stores) += dtype_bytes(space_.views[view].dtype);
+    }
+    return work;
   }
-  // Threads of a block side by side and one behind the other. Launches that only combine parts spread over
-  // more blocks.
+  // Threads of a block side by side and one behind the other.
   int across(size_t stage) const {
-    return splits_ > 1 && !stages_[stage].walks() ? std::min(across_, 4) : across_;
+    return splits_ > 1 && !stages_[stage].walks() ? combining_across(shape_) : across_;
   }
-  int deep() const { return threads_ / across_; }
-  Dim groups(size_t stage) const { return ceildiv(columns_, Dim(int64_t{vector_} * across(stage))); }
-  // Of several places.
-  Dim packed_groups() const {
-    return ceildiv(space_count(space_, 0, axis()) * ceildiv(columns_, Dim(vector_)), Dim(across_));
+  // Blocks of all columns.
+  Dim groups(size_t stage) const {
+    return ceildiv(space_count(space_, 0, axis()) * ceildiv(columns_, Dim(vector_)), Dim(across(stage)));
   }
 
   CudaLaunch launch_of(size_t stage) const {
@@ -103,8 +102,7 @@ class ColumnsWriter : public StagedWriter {
         "tile_columns" + tile_program_name(values_) + (splits_ > 1 ? "_stage" + std::to_string(stage) : "");
     launch.block = threads_;
     launch.shared_bytes = scratch_bytes();
-    launch.grid[0] =
-        packed_ ? packed_groups() : groups(stage) * space_count(space_, 0, axis()) * Dim(splits(stage));
+    launch.grid[0] = groups(stage) * Dim(splits(stage));
     return launch;
   }
 
@@ -151,33 +149,19 @@ class ColumnsWriter : public StagedWriter {
     return text;
   }
 
-  // Its number, column c and whether they are there.
-  std::string packed_place_text() {
-    const std::string vectors = "Size(" + offsets_.number(ceildiv(columns_, Dim(vector_))) + ")";
-    return "const Size lane = Size(block_index) * kAcross + threadIdx.x % kAcross;\nSize place = lane / " +
-           vectors + ";\nconst Index columns = " + offsets_.number(columns_) + ", c = Index(lane - place * " +
-           vectors +
-           ") * kVector;\nconst Size split = 0;\nconst int depth = threadIdx.x / kAcross;\nconst bool live = "
-           "place < Size(" +
-           offsets_.number(space_count(space_, 0, axis())) + ");\n";
-  }
-  std::string one_place_text(size_t stage) {
-    std::string text = "constexpr Size kSplits = " + std::to_string(splits_) +
-                       ";\nSize place = block_index;\nconst Size group = place % Size(" +
-                       offsets_.number(groups(stage)) + ");\nplace /= Size(" +
-                       offsets_.number(groups(stage)) + ");\n";
-    text += splits(stage) > 1 ? "const Size split = place % kSplits;\nplace /= kSplits;\n"
-                              : "const Size split = 0;\n";
-    return text + "const Index columns = " + offsets_.number(columns_) +
-           ", c = (Index(group) * kAcross + threadIdx.x % kAcross) * kVector;\nconst int depth = threadIdx.x "
-           "/ "
-           "kAcross;\nconst bool live = c < columns;\n";
-  }
-
-  // Column c, elements [begin, end) and the rows' offsets.
+  // The vector's place, its column c, elements [begin, end) and the rows' offsets.
   std::string place_text(size_t stage) {
     const Dim chunk = ceildiv(length_, Dim(splits(stage)));
-    std::string text = packed_ ? packed_place_text() : one_place_text(stage);
+    const std::string vectors = "Size(" + offsets_.number(ceildiv(columns_, Dim(vector_))) + ")";
+    std::string text = "constexpr Size kSplits = " + std::to_string(splits_) + ";\n";
+    text += splits(stage) > 1
+                ? "const Size split = Size(block_index) % kSplits, group = Size(block_index) / kSplits;\n"
+                : "const Size split = 0, group = Size(block_index);\n";
+    text += "const Size number = group * kAcross + threadIdx.x % kAcross;\nSize place = number / " + vectors +
+            ";\nconst Index columns = " + offsets_.number(columns_) + ", c = Index(number - place * " +
+            vectors +
+            ") * kVector;\nconst int depth = threadIdx.x / kAcross;\nconst bool live = place < Size(" +
+            offsets_.number(space_count(space_, 0, axis())) + ");\n";
     text += "const Size row_number = place * Size(columns) + c;\n";
     text += "const Index begin = Index(split) * " + offsets_.number(chunk) + ", chunk_end = begin + " +
             offsets_.number(chunk) + ", length = " + offsets_.number(length_) +
@@ -341,9 +325,9 @@ class ColumnsWriter : public StagedWriter {
   }
 
   Dim rows_, length_, columns_;
-  int vector_ = 1, across_ = 32, splits_ = 1, threads_ = kThreads;
-  bool tail_ = false;    // the columns are no multiple of the vector
-  bool packed_ = false;  // a block has rows of several places
+  ColumnsShape shape_;
+  int vector_ = 1, across_ = 32, splits_ = 1, threads_ = 256;
+  bool tail_ = false;  // the columns are no multiple of the vector
 };
 
 }  // namespace

@@ -226,7 +226,10 @@ AICF_FN void reduce_deep(T (&x)[N], T* shared) {
   for (int v = 0; v < N; ++v) shared[(depth * N + v) * kAcross + at] = x[v];
 #pragma unroll
   for (int half = kDeep / 2; half > 0; half /= 2) {
-    sync_threads<kAcross * kDeep>();
+    if (2 * half * kAcross > 32)
+      sync_threads<kAcross * kDeep>();
+    else
+      __syncwarp();  // what is left is of one warp
     if (depth < half) {
 #pragma unroll
       for (int v = 0; v < N; ++v) {

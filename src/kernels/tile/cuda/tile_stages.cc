@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "kernels/tile/cuda/tile_columns_shape.h"
 #include "kernels/tile/tile_info.h"
 
 namespace aicf {
 namespace {
-
-constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
 
 bool uses_inner_index(const TileProgram& program) {
   for (const auto& stage : program.stages)
@@ -125,7 +124,7 @@ int StagedWriter::at_once(const Stage& stage, size_t axis, int vector) const {
   int bytes = 0;
   for (size_t view : loaded_views(stage.elements))
     bytes += lanes(view, axis, vector) * dtype_bytes(space_.views[view].dtype);
-  return bytes == 0 ? 1 : std::clamp(kBytesAtOnce / bytes, 1, kMostAtOnce);
+  return vectors_at_once(bytes);
 }
 
 int StagedWriter::pattern_of(size_t view) {

@@ -1,0 +1,165 @@
+#include "kernels/tile/cuda/tile_columns_shape.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kernels/common/cuda_machine.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
+
+// Cycles, of an H100.
+constexpr double kLaunchCycles = 2500, kBlockCycles = 300, kLoadCycles = 800, kPartCycles = 400;
+constexpr double kSyncCycles = 60;  // of a step of a reduction through shared memory
+constexpr double kIssueCycles = 2;  // of an instruction of one thread, behind the one before
+constexpr double kIndexInstructions = 10, kDivideInstructions = 20;  // of a vector; of an axis more
+// Of all multiprocessors, and of one at most.
+constexpr double kMemoryBytes = 1900, kCacheBytes = 3500, kOwnBytes = 40;
+constexpr double kResidentThreads = 1024;        // of a multiprocessor
+constexpr double kCached = 40e6, kNear = 160e3;  // bytes of the second level; of a multiprocessor's own
+constexpr double kSector = 32, kBurst = 64;      // bytes
+// What a memory page takes to open, in bytes that it could have given meanwhile.
+constexpr double kPageBytes = 1024;
+
+double ceil_of(double a, double b) { return std::ceil(a / b); }
+
+// Blocks of a launch.
+struct Blocks {
+  double count, on_one, at_once;  // on a multiprocessor; of these at the same time
+
+  Blocks(double blocks, int threads)
+      : count(blocks),
+        on_one(ceil_of(blocks, kMultiprocessors)),
+        at_once(std::max(1.0, kResidentThreads / threads)) {}
+  // Blocks behind one another where no more fit; the last ones fill half of the machine.
+  double waves() const { return on_one <= at_once ? 1 : count / (kMultiprocessors * at_once) + 0.5; }
+  double resident() const { return std::min(on_one, at_once); }
+  // Cycles in which all blocks move so many bytes each, at `rate` of all multiprocessors.
+  double moving(double bytes, double rate) const {
+    return bytes * std::max(count / rate, on_one / kOwnBytes);
+  }
+};
+
+struct Model {
+  const ColumnsWork& work;
+  const ColumnsShape& shape;
+
+  double vectors() const { return work.places * ceil_of(work.columns, shape.vector); }
+  double chunk() const { return ceil_of(work.length, shape.splits); }
+  int asked(const ColumnsStage& stage) const {
+    return (stage.load_bytes + stage.along_loads) * shape.vector + stage.repeat_bytes;
+  }
+  double rounds(const ColumnsStage& stage, double elements) const {
+    return asked(stage) == 0 ? 0 : ceil_of(elements, vectors_at_once(asked(stage)));
+  }
+  double elements() const { return ceil_of(chunk(), shape.deep()); }
+  double reduction(const ColumnsStage& stage, int deep) const {
+    return deep == 1 ? 0 : stage.reductions * (std::bit_width(static_cast<unsigned>(deep)) + 1) * kSyncCycles;
+  }
+
+  // Of a block, by itself.
+  double latency(const ColumnsStage& stage) const {
+    if (!stage.walks) return 0;
+    const double instructions = shape.vector * stage.instructions + overhead();
+    return rounds(stage, elements()) * kLoadCycles + elements() * instructions * kIssueCycles +
+           reduction(stage, shape.deep());
+  }
+  double overhead() const { return kIndexInstructions + kDivideInstructions * (work.inner_axes - 1); }
+  // Of all blocks, of what they share.
+  double share(const ColumnsStage& stage, const Blocks& blocks) const {
+    if (!stage.walks) return 0;
+    const double lanes = shape.across * shape.vector, of_block = lanes * chunk();
+    // A block of some of the columns reads parts of rows: whole sectors, and whole bursts of memory.
+    const auto whole = [&](double bytes, double unit) {
+      return lanes >= work.columns || bytes == 0 ? bytes : std::ceil(lanes * bytes / unit) * unit / lanes;
+    };
+    // Of a row, the threads of a warp that are one behind the other access neighbours.
+    const int behind = std::max(1, std::min(32 / shape.across, shape.deep()));
+    const auto along = [&](double bytes) { return std::ceil(behind * bytes / kSector) * kSector / behind; };
+    const double turned = along(stage.along_loads) + along(stage.along_stores);
+    // Rows of a place that are read in turns open pages again.
+    double pages = 1;
+    if (rounds(stage, elements()) > 1 && stage.load_bytes > 0) {
+      const double run = vectors_at_once(asked(stage)) * shape.deep() * work.columns * stage.load_bytes;
+      pages = run / (run + kPageBytes);
+    }
+    const double again = stage.load_bytes - stage.first_bytes, all = of_block * stage.load_bytes;
+    const bool near = all * blocks.resident() <= kNear;
+    const bool cached = all * std::min(blocks.count, blocks.at_once * kMultiprocessors) <= kCached;
+    const double memory = whole(stage.first_bytes, kBurst) + whole(stage.store_bytes, kBurst) +
+                          (cached ? 0 : whole(again, kBurst)) + stage.along_loads + stage.along_stores,
+                 cache = whole(stage.first_bytes, kSector) + whole(stage.store_bytes, kSector) +
+                         (near ? 0 : whole(again, kSector)) + turned;
+    const double instructions =
+        of_block * (stage.instructions + overhead() / shape.vector) / (128 / kIssueCycles);
+    return std::max({blocks.moving(of_block * memory / pages, kMemoryBytes),
+                     blocks.moving(of_block * cache, kCacheBytes), blocks.on_one * instructions});
+  }
+  double parts(const ColumnsStage& stage, int across, const Blocks& blocks) const {
+    if (shape.splits == 1 || stage.partials == 0) return 0;
+    const int deep = shape.threads / across;
+    const double bytes = 4.0 * stage.partials * shape.splits * across * shape.vector;
+    return blocks.waves() *
+               (ceil_of(shape.splits, 4.0 * deep) * kPartCycles +
+                stage.partials * (std::bit_width(static_cast<unsigned>(deep)) + 1) * kSyncCycles) +
+           blocks.moving(bytes, kCacheBytes);
+  }
+
+  double together() const {
+    const Blocks blocks(ceil_of(vectors(), shape.across), shape.threads);
+    double by_itself = kBlockCycles, shared = 0;
+    for (const ColumnsStage& stage : work.stages) by_itself += latency(stage), shared += share(stage, blocks);
+    return kLaunchCycles + blocks.waves() * by_itself + shared;
+  }
+  double apart() const {
+    double total = 0;
+    for (const ColumnsStage& stage : work.stages) {
+      const int across = stage.walks ? shape.across : combining_across(shape);
+      const Blocks blocks(ceil_of(vectors(), across) * (stage.walks ? shape.splits : 1), shape.threads);
+      total += kLaunchCycles + blocks.waves() * (kBlockCycles + latency(stage)) + share(stage, blocks) +
+               parts(stage, across, blocks);
+    }
+    return total;
+  }
+};
+
+}  // namespace
+
+int vectors_at_once(int load_bytes) {
+  return load_bytes == 0 ? 1 : std::clamp(kBytesAtOnce / load_bytes, 1, kMostAtOnce);
+}
+
+double columns_cycles(const ColumnsWork& work, const ColumnsShape& shape) {
+  const Model model{work, shape};
+  return shape.splits == 1 ? model.together() : model.apart();
+}
+
+ColumnsShape columns_shape(const ColumnsWork& work) {
+  ColumnsShape best;
+  double least = INFINITY;
+  const auto note = [&](const ColumnsShape& shape) {
+    const double cycles = columns_cycles(work, shape);
+    if (cycles < least) least = cycles, best = shape;
+  };
+  for (int vector = work.most_vector; vector >= 1; vector /= 2)
+    for (const int threads : {128, 256, 512})
+      for (int across = threads; across >= 1; across /= 2) {
+        const double vectors = work.places * ceil_of(work.columns, vector);
+        const int deep = threads / across;
+        if ((across > 1 && across / 2 >= vectors) || (deep > 1 && deep / 2 >= work.length)) continue;
+        note({vector, threads, across, 1});
+        const double groups = ceil_of(vectors, across);
+        if (work.stages.size() == 1) continue;
+        for (int round = 1; round <= kMachineBlocks / kMultiprocessors; ++round) {
+          const double splits =
+              std::min(std::floor(round * double{kMultiprocessors} / groups), std::floor(work.length / deep));
+          if (splits > 1) note({vector, threads, across, static_cast<int>(splits)});
+        }
+      }
+  return best;
+}
+
+}  // namespace aicf

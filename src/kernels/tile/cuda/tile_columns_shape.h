@@ -1,0 +1,54 @@
+// How the threads of a region whose rows lie across memory share its work: a pure choice by an estimate in
+// cycles, from what its stages read and compute and from the machine in cuda_machine.h.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace aicf {
+
+// Of one stage, in bytes of one column of one element of the rows.
+struct ColumnsStage {
+  bool walks = true;     // it has elements at all
+  int load_bytes = 0;    // of operands of which columns are neighbours
+  int first_bytes = 0;   // of these, what no earlier stage has read
+  int store_bytes = 0;   // the same of results
+  int along_loads = 0;   // of operands of which the elements of a row are neighbours, or none are
+  int along_stores = 0;  // the same of results
+  int repeat_bytes = 0;  // of operands that are one element for all columns of a thread
+  int reductions = 0;
+  int partials = 0;  // reductions of earlier stages that it reads
+  int instructions = 0;
+};
+
+struct ColumnsWork {
+  double places = 1;  // every one has `columns` rows that are neighbours
+  double columns = 1;
+  double length = 1;   // elements of a row
+  int inner_axes = 1;  // that these run along
+  int most_vector = 1;
+  std::vector<ColumnsStage> stages;
+};
+
+struct ColumnsShape {
+  int vector = 1;  // columns of a thread
+  int threads = 256;
+  int across = 32;  // threads of a block with columns of their own; the others share the elements of a row
+  int splits = 1;   // blocks that share the elements of a row; then every stage is a launch
+
+  int deep() const { return threads / across; }
+  bool operator==(const ColumnsShape&) const = default;
+};
+
+// Vectors of `load_bytes` in all that a thread asks for before it computes with the first: as many as
+// registers hold.
+int vectors_at_once(int load_bytes);
+
+double columns_cycles(const ColumnsWork& work, const ColumnsShape& shape);
+// The shape of the least cycles.
+ColumnsShape columns_shape(const ColumnsWork& work);
+
+// Threads side by side in a launch that only combines parts: it spreads over more blocks.
+inline int combining_across(const ColumnsShape& shape) { return shape.across < 4 ? shape.across : 4; }
+
+}  // namespace aicf

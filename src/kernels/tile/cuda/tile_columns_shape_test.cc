@@ -1,0 +1,77 @@
+// Which threads share columns follows from an estimate that agrees with what an H100 took.
+#include "kernels/tile/cuda/tile_columns_shape.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/common/cuda_machine.h"
+
+namespace aicf {
+namespace {
+
+constexpr ColumnsStage kSum{.load_bytes = 4, .first_bytes = 4, .reductions = 1, .instructions = 2},
+    kResult{.walks = false, .partials = 1};
+
+ColumnsWork sums_of(double places, double length, double columns) {
+  return {
+      .places = places, .columns = columns, .length = length, .most_vector = 4, .stages = {kSum, kResult}};
+}
+ColumnsWork norm_of(double places, double length, double columns) {
+  const ColumnsStage again{.load_bytes = 4, .reductions = 1, .partials = 1, .instructions = 4},
+      last{.load_bytes = 4, .store_bytes = 4, .partials = 1, .instructions = 6};
+  return {.places = places, .columns = columns, .length = length, .stages = {kSum, again, last}};
+}
+
+double microseconds(const ColumnsWork& work, const ColumnsShape& shape) {
+  return columns_cycles(work, shape) / kCyclesPerMicrosecond;
+}
+double blocks_of(const ColumnsWork& work, const ColumnsShape& shape) {
+  return std::ceil(work.places * std::ceil(work.columns / shape.vector) / shape.across) * shape.splits;
+}
+
+// f32, a block of 256 threads for each place, and one thread or four for each column of several places.
+TEST(TileColumnsShape, AgreesWithTimes) {
+  const ColumnsWork wide = sums_of(16384, 39, 64), narrow = sums_of(8192, 26, 32);
+  EXPECT_NEAR(microseconds(wide, {4, 256, 16, 1}), 80, 8);
+  EXPECT_NEAR(microseconds(wide, {4, 256, 256, 1}), 90, 9);
+  EXPECT_NEAR(microseconds(narrow, {4, 256, 8, 1}), 24, 2.4);
+  EXPECT_NEAR(microseconds(narrow, {4, 256, 64, 1}), 11, 1.5);
+  for (const ColumnsWork& work : {wide, narrow}) {
+    const ColumnsShape shape = columns_shape(work);
+    EXPECT_EQ(shape.splits, 1);
+    EXPECT_GT(shape.deep(), 1) << "rows of a place are read together";
+    EXPECT_GT(work.length / shape.deep(), 2) << "a thread has more than an element or two";
+  }
+}
+
+// A norm over 384 channels of 36 places takes many multiprocessors, in one launch.
+TEST(TileColumnsShape, FewPlacesOfLongColumnsSpread) {
+  const ColumnsWork work = norm_of(1, 384, 36);
+  const ColumnsShape shape = columns_shape(work);
+  EXPECT_EQ(shape.splits, 1);
+  EXPECT_GE(blocks_of(work, shape), 18);
+  EXPECT_LE(work.length / shape.deep(), 8) << "one round of loads for each stage";
+  EXPECT_LT(4 * microseconds(work, shape), microseconds(work, {1, 128, 32, 1}));
+}
+
+// Every form is one that a kernel can have, and no long row is left to part of the machine.
+TEST(TileColumnsShape, FillsTheMachine) {
+  for (const double places : {1, 3, 50, 4096})
+    for (const double length : {2, 17, 300, 10000, 1000000})
+      for (const double columns : {1, 3, 36, 64, 1000, 50257}) {
+        if (places * length * columns > 1e9) continue;
+        const ColumnsWork work = sums_of(places, length, columns);
+        const ColumnsShape shape = columns_shape(work);
+        EXPECT_EQ(shape.threads % shape.across, 0);
+        EXPECT_LE(shape.splits * shape.deep(), length + shape.deep() - 1);
+        EXPECT_LE(shape.vector, work.most_vector);
+        if (places * length * columns > 4e6) {
+          EXPECT_GE(blocks_of(work, shape) * shape.threads, kMultiprocessors * 128)
+              << places << " x " << length << " x " << columns;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace aicf
