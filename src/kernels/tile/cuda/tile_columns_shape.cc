@@ -10,6 +10,7 @@ namespace aicf {
 namespace {
 
 constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
+constexpr int kMostHeld = 16;
 
 // Cycles, of an H100.
 constexpr double kLaunchCycles = 2500, kBlockCycles = 300, kLoadCycles = 800, kPartCycles = 400;
@@ -52,7 +53,9 @@ struct Model {
   int asked(const ColumnsStage& stage) const {
     return (stage.load_bytes + stage.along_loads) * shape.vector + stage.repeat_bytes;
   }
+  bool holds() const { return held_elements(work, shape) > 0; }
   double rounds(const ColumnsStage& stage, double elements) const {
+    if (holds()) return stage.reads ? 1 : 0;
     return asked(stage) == 0 ? 0 : ceil_of(elements, vectors_at_once(asked(stage)));
   }
   double elements() const { return ceil_of(chunk(), shape.deep()); }
@@ -86,7 +89,8 @@ struct Model {
       const double run = vectors_at_once(asked(stage)) * shape.deep() * work.columns * stage.load_bytes;
       pages = run / (run + kPageBytes);
     }
-    const double again = stage.load_bytes - stage.first_bytes, all = of_block * stage.load_bytes;
+    const double again = holds() ? 0 : stage.load_bytes - stage.first_bytes,
+                 all = of_block * stage.load_bytes;
     const bool near = all * blocks.resident() <= kNear;
     const bool cached = all * std::min(blocks.count, blocks.at_once * kMultiprocessors) <= kCached;
     const double memory = whole(stage.first_bytes, kBurst) + whole(stage.store_bytes, kBurst) +
@@ -130,6 +134,15 @@ struct Model {
 
 int vectors_at_once(int load_bytes) {
   return load_bytes == 0 ? 1 : std::clamp(kBytesAtOnce / load_bytes, 1, kMostAtOnce);
+}
+
+int held_elements(const ColumnsWork& work, const ColumnsShape& shape) {
+  const double elements = ceil_of(work.length, shape.deep()),
+               bytes = elements * (work.column_bytes * shape.vector + work.repeat_bytes);
+  const auto walks = std::count_if(work.stages.begin(), work.stages.end(),
+                                   [](const ColumnsStage& stage) { return stage.walks; });
+  const bool holds = shape.splits == 1 && walks > 1 && elements <= kMostHeld && bytes <= kBytesAtOnce;
+  return holds ? static_cast<int>(elements) : 0;
 }
 
 double columns_cycles(const ColumnsWork& work, const ColumnsShape& shape) {

@@ -10,6 +10,7 @@ namespace aicf {
 // Of one stage, in bytes of one column of one element of the rows.
 struct ColumnsStage {
   bool walks = true;     // it has elements at all
+  bool reads = true;     // operands that no earlier stage has read
   int load_bytes = 0;    // of operands of which columns are neighbours
   int first_bytes = 0;   // of these, what no earlier stage has read
   int store_bytes = 0;   // the same of results
@@ -27,6 +28,7 @@ struct ColumnsWork {
   double length = 1;   // elements of a row
   int inner_axes = 1;  // that these run along
   int most_vector = 1;
+  int column_bytes = 0, repeat_bytes = 0;  // of an element of all operands, as of a stage
   std::vector<ColumnsStage> stages;
 };
 
@@ -43,6 +45,10 @@ struct ColumnsShape {
 // Vectors of `load_bytes` in all that a thread asks for before it computes with the first: as many as
 // registers hold.
 int vectors_at_once(int load_bytes);
+
+// Elements of each of its rows that a thread keeps in registers from their first use on: all of them, or
+// none.
+int held_elements(const ColumnsWork& work, const ColumnsShape& shape);
 
 double columns_cycles(const ColumnsWork& work, const ColumnsShape& shape);
 // The shape of the least cycles.

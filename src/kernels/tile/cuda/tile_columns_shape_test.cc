@@ -14,13 +14,22 @@ constexpr ColumnsStage kSum{.load_bytes = 4, .first_bytes = 4, .reductions = 1, 
     kResult{.walks = false, .partials = 1};
 
 ColumnsWork sums_of(double places, double length, double columns) {
-  return {
-      .places = places, .columns = columns, .length = length, .most_vector = 4, .stages = {kSum, kResult}};
+  return {.places = places,
+          .columns = columns,
+          .length = length,
+          .most_vector = 4,
+          .column_bytes = 4,
+          .stages = {kSum, kResult}};
 }
 ColumnsWork norm_of(double places, double length, double columns) {
-  const ColumnsStage again{.load_bytes = 4, .reductions = 1, .partials = 1, .instructions = 4},
-      last{.load_bytes = 4, .store_bytes = 4, .partials = 1, .instructions = 6};
-  return {.places = places, .columns = columns, .length = length, .stages = {kSum, again, last}};
+  const ColumnsStage again{
+      .reads = false, .load_bytes = 4, .reductions = 1, .partials = 1, .instructions = 4},
+      last{.reads = false, .load_bytes = 4, .store_bytes = 4, .partials = 1, .instructions = 6};
+  return {.places = places,
+          .columns = columns,
+          .length = length,
+          .column_bytes = 4,
+          .stages = {kSum, again, last}};
 }
 
 double microseconds(const ColumnsWork& work, const ColumnsShape& shape) {
@@ -53,6 +62,17 @@ TEST(TileColumnsShape, FewPlacesOfLongColumnsSpread) {
   EXPECT_GE(blocks_of(work, shape), 18);
   EXPECT_LE(work.length / shape.deep(), 8) << "one round of loads for each stage";
   EXPECT_LT(4 * microseconds(work, shape), microseconds(work, {1, 128, 32, 1}));
+}
+
+// Rows are read once where a thread can keep its elements, and again in every stage where it can not, or
+// where blocks share them.
+TEST(TileColumnsShape, FewElementsAreHeld) {
+  const ColumnsWork work = norm_of(1, 384, 36);
+  EXPECT_EQ(held_elements(work, columns_shape(work)), std::ceil(384.0 / columns_shape(work).deep()));
+  EXPECT_EQ(held_elements(work, {1, 512, 16, 1}), 12);
+  EXPECT_EQ(held_elements(work, {1, 128, 16, 1}), 0) << "more than registers hold";
+  EXPECT_EQ(held_elements(work, {1, 512, 16, 4}), 0) << "every stage is a launch";
+  EXPECT_EQ(held_elements(sums_of(1, 16, 36), {1, 512, 16, 1}), 0) << "one stage reads them";
 }
 
 // Every form is one that a kernel can have, and no long row is left to part of the machine.

@@ -1,7 +1,8 @@
 // Regions whose rows lie across memory: neighbours in memory belong to different rows. A thread takes a
 // vector of rows, so that accesses are wide; the threads of a block that share one walk its elements in turn.
 // The vectors of all places are one row of them, of which a block takes several. Where there are few rows,
-// blocks share them too: every stage is a launch, which leaves partial results for the next.
+// blocks share them too: every stage is a launch, which leaves partial results for the next. A thread that
+// has few elements keeps them in registers from stage to stage.
 #include <algorithm>
 
 #include "kernels/tile/cuda/tile_columns_shape.h"
@@ -43,7 +44,9 @@ class ColumnsWriter : public StagedWriter {
     rows_ = space_count(space_, 0, space_.outer);
     length_ = space_count(space_, space_.outer, space_.rank());
     columns_ = space_.sizes[axis()];
-    shape_ = columns_shape(work());
+    const ColumnsWork columns_work = work();
+    shape_ = columns_shape(columns_work);
+    held_ = held_elements(columns_work, shape_);
     vector_ = shape_.vector, threads_ = shape_.threads, across_ = shape_.across, splits_ = shape_.splits;
     tail_ = !divisible(columns_, vector_);
   }
@@ -60,6 +63,9 @@ class ColumnsWriter : public StagedWriter {
     std::vector<size_t> before;
     for (const Stage& stage : stages_) work.stages.push_back(stage_work(stage, before));
     stages_.clear();
+    for (size_t view : before)
+      (one_element(view, axis()) ? work.repeat_bytes : work.column_bytes) +=
+          dtype_bytes(space_.views[view].dtype);
     return work;
   }
   // `before`: the views that earlier stages have read.
@@ -69,16 +75,17 @@ class ColumnsWriter : public StagedWriter {
     work.reductions = static_cast<int>(stage.reductions.size());
     work.partials = static_cast<int>(stage.complete.size());
     work.instructions = static_cast<int>(stage.elements.size() + stage.reductions.size());
+    work.reads = false;
     for (size_t view : loaded_views(stage.elements)) {
       const int bytes = dtype_bytes(space_.views[view].dtype);
+      const bool first = std::find(before.begin(), before.end(), view) == before.end();
+      if (first) before.push_back(view), work.reads = true;
       if (access(view, axis()) != Access::kContiguous) {
         (one_element(view, axis()) ? work.repeat_bytes : work.along_loads) += bytes;
         continue;
       }
       work.load_bytes += bytes;
-      if (std::find(before.begin(), before.end(), view) != before.end()) continue;
-      work.first_bytes += bytes;
-      before.push_back(view);
+      if (first) work.first_bytes += bytes;
     }
     for (const TileStore& store : stage.stores) {
       const auto view = static_cast<size_t>(store.operand);
@@ -263,9 +270,16 @@ class ColumnsWriter : public StagedWriter {
     for (int id : stage.reductions)
       before += value_type(id) + " w" + std::to_string(id) + "[kVector];\n" +
                 each_lane("w" + std::to_string(id) + "[v] = " + operation(id) + "::neutral();\n");
-    for (size_t view : loaded_views(stage.elements))
-      arrays += array_text(view) + "[kAtOnce];\n",
-          loads += load_text(view, axis(), "x" + std::to_string(view) + "[u]", offset_text(view), left());
+    for (size_t view : loaded_views(stage.elements)) {
+      if (held_ > 0) {
+        if (std::find(in_registers_.begin(), in_registers_.end(), view) != in_registers_.end()) continue;
+        in_registers_.push_back(view);
+        before += array_text(view) + "[" + std::to_string(held_) + "];\n";
+      } else {
+        arrays += array_text(view) + "[kAtOnce];\n";
+      }
+      loads += load_text(view, axis(), "x" + std::to_string(view) + "[u]", offset_text(view), left());
+    }
     for (int id : stage.elements) body += tile_definition(values_, id, element_expression(id));
     for (int id : stage.reductions) {
       const std::string w = "w" + std::to_string(id) + "[v]";
@@ -283,8 +297,11 @@ class ColumnsWriter : public StagedWriter {
         "#pragma unroll\nfor (int u = 0; u < kAtOnce; ++u) {\nconst Index i = first + u * kDeep;\nif (i < "
         "end) {\n" +
         inner_coordinates();
-    return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_)) +
-           ";\nfor (Index first = begin + depth; first < end; first += kAtOnce * kDeep) {\n" + arrays +
+    const int at_once = held_ > 0 ? held_ : this->at_once(stage, axis(), vector_);
+    const std::string walk =
+        held_ > 0 ? "const Index first = begin + depth;\n{\n"
+                  : "for (Index first = begin + depth; first < end; first += kAtOnce * kDeep) {\n";
+    return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once) + ";\n" + walk + arrays +
            (loads.empty() ? "" : each + loads + "}\n}\n") + each + inside + each_lane(body) + after +
            "}\n}\n}\n}\n";
   }
@@ -328,6 +345,8 @@ class ColumnsWriter : public StagedWriter {
   ColumnsShape shape_;
   int vector_ = 1, across_ = 32, splits_ = 1, threads_ = 256;
   bool tail_ = false;  // the columns are no multiple of the vector
+  int held_ = 0;       // elements of a row that a thread keeps in registers: all of its own, or none
+  std::vector<size_t> in_registers_;  // views of which it has them by now
 };
 
 }  // namespace
