@@ -13,15 +13,19 @@ namespace {
 
 constexpr size_t kIndices = 1;  // among the inputs of a scatter
 
-std::optional<ScatterOrder> order_of(const KernelCall& call, const RuleSite& site) {
+std::optional<ScatterOrder> order_of(const KernelCall& call, const RuleSite& site, ScatterOrderCost& cost) {
   const RowCall* row = row_call(call);
   if (row == nullptr || facts_of(row->row).work != WorkForm::kScatter) return std::nullopt;
-  return scatter_order(row->row, call_problem(call, context_of(site.graph, site.target)));
+  return scatter_order(row->row, call_problem(call, context_of(site.graph, site.target)), &cost);
 }
 
-struct Sorted {
-  size_t call;
+// Calls that one order serves, the one that leaves it first.
+struct Sharing {
+  std::vector<size_t> calls;
   ScatterOrder order;
+  ScatterOrderCost cost;  // of all
+
+  bool pays() const { return calls.size() > 1 && cost.saved > cost.making; }
 };
 
 // Whether a call between the two writes the indices of both.
@@ -35,25 +39,33 @@ bool are_overwritten(const Legality& legality, ValueId indices, size_t first, si
 void share_scatter_orders(const RuleSite& site) {
   const Legality legality(site.graph);
   std::vector<KernelCall>& calls = site.graph.calls;
-  std::vector<Sorted> leaders;
+  std::vector<Sharing> groups;
   for (size_t at = 0; at < calls.size(); ++at) {
-    const std::optional<ScatterOrder> order = order_of(calls[at], site);
+    ScatterOrderCost cost;
+    const std::optional<ScatterOrder> order = order_of(calls[at], site, cost);
     if (!order) continue;
     const Window& indices = calls[at].inputs[kIndices];
-    const auto leader = std::find_if(leaders.begin(), leaders.end(), [&](const Sorted& sorted) {
-      const Window& known = calls[sorted.call].inputs[kIndices];
-      return known.root == indices.root && known.dtype == indices.dtype && sorted.order == *order &&
-             !are_overwritten(legality, indices.root, sorted.call, at);
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const Sharing& sharing) {
+      const Window& known = calls[sharing.calls[0]].inputs[kIndices];
+      return known.root == indices.root && known.dtype == indices.dtype && sharing.order == *order &&
+             !are_overwritten(legality, indices.root, sharing.calls[0], at);
     });
-    if (leader == leaders.end()) {
-      leaders.push_back({at, *order});
+    if (group == groups.end()) {
+      groups.push_back({{at}, *order, cost});
       continue;
     }
-    KernelCall& first = calls[leader->call];
-    if (order_memory(first.inputs.size(), first.outputs.size()) == OrderMemory::kWorkspace)
-      first.outputs.push_back(add_temp(site.graph, {DType::u8, {order->bytes}}, "scatter order"));
-    calls[at].inputs.push_back(first.outputs[1]);
-    site.report({origin_text(first), origin_text(calls[at])}, true, "sorts their updates once");
+    group->calls.push_back(at);
+    group->cost.saved += cost.saved;
+  }
+  for (const Sharing& sharing : groups) {
+    if (!sharing.pays()) continue;
+    KernelCall& first = calls[sharing.calls[0]];
+    first.outputs.push_back(add_temp(site.graph, {DType::u8, {sharing.order.bytes}}, "scatter order"));
+    for (size_t i = 1; i < sharing.calls.size(); ++i) {
+      KernelCall& call = calls[sharing.calls[i]];
+      call.inputs.push_back(first.outputs[1]);
+      site.report({origin_text(first), origin_text(call)}, true, "sorts their updates once");
+    }
   }
 }
 

@@ -40,6 +40,9 @@ TEST(ShareScatterOrders, OfOneIndexTensorAndOneNumberOfPlaces) {
   EXPECT_EQ(orders(graph_sums("f32", 9000, 1000)), 2u);
   EXPECT_EQ(orders(graph_sums("f32", 9000, 1000, "j")), 1u);
   EXPECT_EQ(orders(graph_sums("f32", 9000, 1000, "i", 1)), 1u);
+  // An order of few updates is worth it for three, not for two that each block could sort for itself.
+  EXPECT_EQ(orders(graph_sums("f32", 4000, 1000)), 2u);
+  EXPECT_EQ(orders(graph_sums("f32", 4000, 1000, "j")), 0u);
   // What every block looks through is not sorted.
   EXPECT_EQ(orders(graph_sums("f32", 40, 100)), 0u);
   // Where updates of each of so many places begin is not worth to be found.

@@ -29,7 +29,12 @@ constexpr OrderMemory order_memory(size_t inputs, size_t outputs) {
   return inputs > 3 ? OrderMemory::kTaken : outputs > 1 ? OrderMemory::kLeft : OrderMemory::kWorkspace;
 }
 
+// In cycles: what making the order takes, and what a scatter that has it saves.
+struct ScatterOrderCost {
+  double making = 0, saved = 0;
+};
 // None of a row that is no scatter, or a scatter that sorts nothing which others could take.
-std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem);
+std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem,
+                                          ScatterOrderCost* cost = nullptr);
 
 }  // namespace aicf

@@ -1,4 +1,6 @@
 // The text of the indexing rows compiles for random problems, and moves wide units where it can.
+#include <array>
+
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/scatter_order.h"
@@ -224,6 +226,31 @@ TEST(IndexingCuda, FewUpdatesOfFewRowsTakeOneLaunch) {
   EXPECT_NE(code.source.find("scan_updates<1, aicf::kFromOne, 4, 128>"), std::string::npos);
   p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(200000);
   EXPECT_GT(texts.add("scatter_nd", p, {}).launches.size(), 1u);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// Where a place has many updates, each block sorts those of its places; a member of a bundle does not.
+TEST(IndexingCuda, UpdatesOfFewPlacesAreSortedByTheBlocksOfOneLaunch) {
+  RowTexts texts;
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64, DType::i64})
+    for (const int64_t reduction : {0, 1, 3})
+      for (const auto& [updates, places, width] :
+           {std::array<int64_t, 3>{4096, 256, 16}, {2048, 100, 3}, {4096, 4096, 1}, {12000, 64, 256}}) {
+        CudaProblem p;
+        p.inputs = {{dtype, Dim(0), {Dim(places), Dim(width)}, {Dim(0), Dim(0)}},
+                    {DType::i64, Dim(0), {Dim(updates), Dim(1)}, {Dim(1), Dim(1)}},
+                    {dtype, Dim(0), {Dim(updates), Dim(width)}, {Dim(width), Dim(1)}}};
+        p.outputs = {{dtype, Dim(0), {Dim(places), Dim(width)}, {Dim(width), Dim(1)}}};
+        p.params = {Dim(reduction)};
+        const CudaCode code = texts.add("scatter_nd", p, {});
+        ASSERT_EQ(code.launches.size(), 1u);
+        EXPECT_EQ(code.launches[0].function, "sort_scanned_updates");
+        EXPECT_TRUE(code.launches[0].reports_errors);
+        EXPECT_FALSE(code.member);
+        p.form = CodeForm::member;
+        EXPECT_NE(find_cuda_kernel("scatter_nd")->generate(p).launches[0].function, "sort_scanned_updates");
+      }
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

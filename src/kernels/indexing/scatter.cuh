@@ -590,4 +590,123 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
   *to = sums;
 }
 
+// The update's number, of updates that are sorted in shared memory.
+struct ScannedItem {
+  uint32_t number;
+  __device__ __forceinline__ uint32_t index() const { return number; }
+};
+
+constexpr int kSortScanThreads = 512, kSortScanWarps = kSortScanThreads / 32;
+
+// As scan_updates, of more updates of a place: a block sorts those of its kPlaces places, at most, by counts of each warp's
+// share, and so reads them as apply_updates does. Dynamic shared memory has four bytes for each update, and for each place
+// and warp.
+template <int kReduction, int kStart, int V, int kPlaces, class T, class Index, class I, int LR, int PR, int BR, int K>
+__device__ __forceinline__ void sort_scanned_updates(const Scatter<I, LR, PR, BR, K>& s, const Index* indices,
+                                                     int64_t count, int64_t targets, const T* x, const T* updates, T* out,
+                                                     CallError* error) {
+  using Elements = Pack<T, V>;
+  static_assert(kPlaces <= kApplyThreads, "a thread has one place at most");
+  constexpr int kAhead = 4, kAtOnce = 32 * kAhead;
+  extern __shared__ __align__(16) char scan_memory[];
+  auto& counts = *reinterpret_cast<uint32_t(*)[kSortScanWarps][kPlaces]>(scan_memory);
+  ScannedItem* sorted = reinterpret_cast<ScannedItem*>(scan_memory + sizeof(counts));
+  __shared__ uint32_t starts[kPlaces + 1], warps[kSortScanWarps];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int64_t per_line = s.block.count() / V, elements = targets * per_line;
+  const int64_t first_flat = int64_t(blockIdx.x) * kApplyThreads, flat = first_flat + threadIdx.x;
+  const int64_t first_target = first_flat / per_line,
+                last_target = (min(first_flat + kApplyThreads, elements) - 1) / per_line;
+  for (int i = threadIdx.x; i < kSortScanWarps * kPlaces; i += kSortScanThreads) counts[i / kPlaces][i % kPlaces] = 0;
+  __syncthreads();
+  const int64_t each = (count + kSortScanWarps * 32 - 1) / (kSortScanWarps * 32) * 32, begin = warp * each,
+                end = min(count, begin + each);
+  // `visit(line, place)` of 32 neighbouring updates at a time; a place of another block is none of kPlaces.
+  const auto visit_updates = [&](bool reports, const auto& visit) {
+    for (int64_t i = begin; i < end; i += kAtOnce) {
+      WideItem items[kAhead];
+#pragma unroll
+      for (int n = 0; n < kAhead; ++n) {
+        const int64_t line = i + n * 32 + lane;
+        items[n] = line < end ? s.template item<WideItem, false, false>(indices, updates, line, error) : WideItem::last();
+      }
+#pragma unroll
+      for (int n = 0; n < kAhead; ++n) {
+        const int64_t line = i + n * 32 + lane;
+        if (reports && line < end && items[n].is_last())
+          s.template item<WideItem, true, false>(indices, updates, line, error);
+        const int64_t target = int64_t(items[n].key());
+        const bool here = !items[n].is_last() && target >= first_target && target <= last_target;
+        visit(line, here ? uint32_t(target - first_target) : uint32_t(kPlaces));
+      }
+    }
+  };
+  visit_updates(blockIdx.x == 0, [&](int64_t, uint32_t place) {
+    if (place < kPlaces) atomicAdd(&counts[warp][place], 1u);
+  });
+  __syncthreads();
+  uint32_t all = 0;
+  if (threadIdx.x < kPlaces)
+    for (int w = 0; w < kSortScanWarps; ++w) {
+      const uint32_t of_warp = counts[w][threadIdx.x];
+      counts[w][threadIdx.x] = all;
+      all += of_warp;
+    }
+  const Before<uint32_t> before = sum_before<uint32_t>(all, warps);
+  if (threadIdx.x < kPlaces) {
+    for (int w = 0; w < kSortScanWarps; ++w) counts[w][threadIdx.x] += before.sum;
+    starts[threadIdx.x] = before.sum;
+  }
+  if (threadIdx.x == 0) starts[kPlaces] = before.all;
+  __syncthreads();
+  visit_updates(false, [&](int64_t line, uint32_t place) {
+    if (!__any_sync(0xffffffffu, place < kPlaces)) return;
+    const uint32_t equal = __match_any_sync(0xffffffffu, place), ahead = __popc(equal & ((1u << lane) - 1));
+    const uint32_t at = place < kPlaces ? counts[warp][place] : 0;
+    __syncwarp();
+    if (place < kPlaces) {
+      if (ahead == 0) counts[warp][place] = at + __popc(equal);
+      sorted[at + ahead].number = uint32_t(line);
+    }
+    __syncwarp();
+  });
+  __syncthreads();
+  const bool writes = threadIdx.x < kApplyThreads && flat < elements;
+  const int64_t target = flat / per_line, offset = (flat - target * per_line) * V;
+  const uint32_t mine = writes ? uint32_t(target - first_target) : 0;
+  const int64_t run_begin = writes ? starts[mine] : 0, run_end = writes ? starts[mine + 1] : 0;
+  const auto at_offset = [&](int64_t o) {
+    I within[3] = {0, 0, 0};
+    s.block.locate(I(o), within);
+    const T* from = updates + within[0];
+    return [&s, from](const ScannedItem* item) { return from + s.update(item->index()); };
+  };
+  Elements* to = nullptr;
+  Fold<kReduction, V, T> fold;
+  Elements elements_of;
+  if (writes) {
+    I place[2] = {0, 0}, inner[3] = {0, 0, 0};
+    s.places.locate(I(target), place);
+    s.block.locate(I(offset), inner);
+    to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
+    if constexpr (kStart == kFromOne) {
+#pragma unroll
+      for (int v = 0; v < V; ++v) elements_of.at[v] = *x;
+    } else {
+      elements_of = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
+    }
+    fold.start(elements_of);
+    const bool cuts = kReduction != kReplace;
+    fold.add(sorted, run_begin, cuts ? min(run_end, run_begin + kChunk) : run_end, at_offset(offset));
+  }
+  if constexpr (kReduction != kReplace)
+    fold_in_block<Fold<kReduction, V, T>, V>(fold, sorted, run_end - run_begin > kChunk, run_begin, run_end, offset,
+                                             per_line, at_offset);
+  if (!writes) return;
+  if (run_begin < run_end)
+#pragma unroll
+    for (int v = 0; v < V; ++v) elements_of.at[v] = Element<T>::store(fold.value[v]);
+  *to = elements_of;
+}
+
 }  // namespace aicf

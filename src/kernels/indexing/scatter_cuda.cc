@@ -26,6 +26,8 @@ constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
 constexpr int64_t kMostStartsOfBlock = 1 << 16;
 constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
 constexpr int64_t kLongChunksInline = 4;  // of a run, at most, that who adds them folds
+// Of sort_scanned_updates; the third: bytes of shared memory beside those of the updates.
+constexpr int64_t kSortScanBlock = 512, kSortScanWarps = kSortScanBlock / 32, kSortScanShared = 24 * 1024;
 CudaCode empty_code() {
   CudaCode code;
   code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
@@ -112,22 +114,53 @@ bool has_short_runs(const CudaProblem& problem, const ScatterProblem& s) {
          kScatterChunk * size_to_choose_by(s.targets, problem);
 }
 
+// How the blocks of one launch find the updates of their places.
+enum class ScanWay : uint8_t {
+  kNone,   // by an order that other launches make
+  kFound,  // every thread goes through all that the block finds
+  kSorted  // the block sorts what it finds
+};
+struct Scan {
+  ScanWay way = ScanWay::kNone;
+  int64_t unit = 1;   // elements of a thread
+  double cycles = 0;  // until blocks have found their updates, or until these are in order
+};
+
+// Of the launches that put updates in order.
+double order_cycles(const CudaProblem& problem, const ScatterProblem& s) {
+  constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15;
+  constexpr double kBlockSortCycles = 9800, kCyclesOfSortedInBlock = 2.5;
+  const auto updates = static_cast<double>(size_to_choose_by(s.lines.count(), problem));
+  return updates <= kMostOrdered ? kBlockSortCycles + updates * kCyclesOfSortedInBlock
+                                 : kSortCycles + updates * kCyclesOfSorted;
+}
+
 // Whether every block can look through all updates in less time than they are sorted, in cycles: a launch
 // each to sort, count and combine, against the indices that all blocks of a multiprocessor read, and the
-// updates that each of their warps finds.
-bool scan_pays(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
-  constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15, kBytesOfCycle = 4, kCyclesOfFound = 200;
-  constexpr double kBlockSortCycles = 9800, kCyclesOfSortedInBlock = 2.5;
+// updates that each of their warps finds, or what a block takes to sort these. `unit`: elements that a thread
+// can move as one; where blocks sort, fewer spread over more of them.
+Scan scan_of(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
+  constexpr double kBytesOfCycle = 4, kCyclesOfFound = 200, kOwnSortCycles = 4000, kBytesOfSortCycle = 8;
   const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
-  const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets)),
-               blocks =
-                   std::ceil(targets * number(s.block.count()) / static_cast<double>(unit * kScatterBlock));
+  const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets));
+  const auto blocks = [&](int64_t of_thread) {
+    return std::max(
+        1.0, std::ceil(targets * number(s.block.count()) / static_cast<double>(of_thread * kScatterBlock)));
+  };
   const double bytes = static_cast<double>(s.bounds.size()) * dtype_bytes(problem.inputs[1].dtype);
-  const double found = updates / blocks * std::max(1.0, blocks / targets);
-  const double sort = updates <= kMostOrdered ? kBlockSortCycles + updates * kCyclesOfSortedInBlock
-                                              : kSortCycles + updates * kCyclesOfSorted;
-  return std::ceil(blocks / kMultiprocessors) * (updates * bytes / kBytesOfCycle + found * kCyclesOfFound) <
-         sort;
+  const double found = updates / blocks(unit) * std::max(1.0, blocks(unit) / targets);
+  const auto rounds = [&](int64_t of_thread) { return std::ceil(blocks(of_thread) / kMultiprocessors); };
+  Scan best{ScanWay::kNone, unit, order_cycles(problem, s)};
+  const auto note = [&](const Scan& scan) {
+    if (scan.cycles < best.cycles) best = scan;
+  };
+  note({ScanWay::kFound, unit, rounds(unit) * (updates * bytes / kBytesOfCycle + found * kCyclesOfFound)});
+  const int64_t most = (shared_limit(problem.arch) - kSortScanShared) / 4 - kScatterBlock * kSortScanWarps;
+  if (is_member(problem) || upper_bound(s.lines.count(), problem.ranges) > most) return best;
+  for (int64_t of_thread = 1; of_thread <= unit; of_thread *= 2)
+    note({ScanWay::kSorted, of_thread,
+          rounds(of_thread) * (updates * bytes / kBytesOfSortCycle + kOwnSortCycles)});
+  return best;
 }
 
 // That a warp of scan_updates looks through at once.
@@ -137,27 +170,41 @@ int64_t updates_of_warp(int64_t updates) {
   return std::max(kFewest, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(of_each))));
 }
 
+// Places that a block of scatters has elements of, at most.
+int64_t places_of_block(const ScatterProblem& s, int64_t unit) {
+  const int64_t per_line = s.block.count().constant().value_or(0) / unit;
+  return per_line <= 1 ? kScatterBlock : std::min<int64_t>(kScatterBlock, kScatterBlock / per_line + 2);
+}
+
 CudaCode scan_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool copies,
-                   const char* start, int64_t unit) {
+                   const char* start, const Scan& scan) {
+  const bool sorts = scan.way == ScanWay::kSorted;
   CudaCode code = empty_code();
   code.member = is_member(problem);
   code.static_shared_bytes = kScatterBlock / 32 * 4;
   if (copies) add_copy(code, problem, 0, "copy");
-  const Dim threads = s.targets * floordiv(s.block.count(), Dim(unit));
+  const Dim threads = s.targets * floordiv(s.block.count(), Dim(scan.unit));
   const std::string type = element_type(problem.outputs[0].dtype, reduction);
   CudaParams params;
   // Members that scatter to tables of other lengths share their text: no place is found by the first size.
   if (is_member(problem) && s.places.rank() > 0) s.places.sizes[0] = Dim(1);
-  const int64_t of_warp = updates_of_warp(upper_bound(s.lines.count(), problem.ranges));
+  const int64_t most = upper_bound(s.lines.count(), problem.ranges), of_warp = updates_of_warp(most),
+                places = places_of_block(s, scan.unit);
   std::string body = scatter_text(problem, s, max(threads, s.lines.count()), params);
-  body += "  aicf::scan_updates<" + reduction_number(reduction) + ", aicf::" + start + ", " +
-          std::to_string(unit) + ", " + std::to_string(of_warp) + ">(s, block_index, in1, " +
+  body += "  aicf::" + std::string(sorts ? "sort_scanned_updates" : "scan_updates") + "<" +
+          reduction_number(reduction) + ", aicf::" + start + ", " + std::to_string(scan.unit) + ", " +
+          std::to_string(sorts ? places : of_warp) + ">(s, " + (sorts ? "" : "block_index, ") + "in1, " +
           params.expr(s.lines.count()) + ", " +
           (is_member(problem) ? params.param(s.targets) : params.expr(s.targets)) + ", " +
           pointer_text(type, "in0", true) + ", " + pointer_text(type, "in2", true) + ", " +
           pointer_text(type, "out0", false) + ", error);\n";
-  CudaLaunch launch = flat_launch("scan_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params);
+  CudaLaunch launch = flat_launch(sorts ? "sort_scanned_updates" : "scan_updates",
+                                  blocks_for(threads, kScatterBlock), kScatterBlock, params);
   launch.shared_bytes = kScatterBlock / 32 * of_warp * 4;
+  if (sorts) {
+    launch.block = static_cast<int32_t>(kSortScanBlock);
+    launch.shared_bytes = (most + places * kSortScanWarps) * 4;
+  }
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
   return code;
@@ -168,8 +215,10 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
   const OrderMemory memory = order_memory(problem.inputs.size(), problem.outputs.size());
-  const bool scans = memory == OrderMemory::kWorkspace &&
-                     scan_pays(problem, s, scatter_unit(problem, s, !one && covers && !in_place));
+  const Scan scan = memory == OrderMemory::kWorkspace
+                        ? scan_of(problem, s, scatter_unit(problem, s, !one && covers && !in_place))
+                        : Scan{};
+  const bool scans = scan.way != ScanWay::kNone;
   bool copies =
       !scans && !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
   const bool few = memory == OrderMemory::kWorkspace && !scans && are_few(problem, s);
@@ -183,7 +232,9 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
   const bool from_out = in_place || copies;
   const int64_t unit = scatter_unit(problem, s, !one && !from_out);
   const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
-  if (scans) return scan_code(problem, s, reduction, copies, start, unit);
+  if (scans)
+    return scan_code(problem, s, reduction, copies, start,
+                     {scan.way, std::min(scan.unit, unit), scan.cycles});
   const bool by_block = reduction != ScatterReduction::none && has_short_runs(problem, s);
   SortedUpdates updates =
       sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out, !by_block, memory);
@@ -488,13 +539,16 @@ RowScatter nd_rows(const CudaProblem& problem) {
   return rows;
 }
 
-std::optional<ScatterOrder> order_of(const CudaProblem& problem, const RowScatter& rows) {
+std::optional<ScatterOrder> order_of(const CudaProblem& problem, const RowScatter& rows,
+                                     ScatterOrderCost* cost) {
   const ScatterProblem& s = rows.s;
   const bool with_x = !is_one_element(problem.inputs[0]) && rows.covers && !problem.replaces(0);
   // An order says where the updates of every place begin.
-  if (kPlacesOfUpdate * size_to_choose_by(s.lines.count(), problem) < size_to_choose_by(s.targets, problem) ||
-      scan_pays(problem, s, scatter_unit(problem, s, with_x)))
+  if (kPlacesOfUpdate * size_to_choose_by(s.lines.count(), problem) < size_to_choose_by(s.targets, problem))
     return std::nullopt;
+  const Scan scan = scan_of(problem, s, scatter_unit(problem, s, with_x));
+  if (scan.way == ScanWay::kFound) return std::nullopt;
+  if (cost != nullptr) *cost = {order_cycles(problem, s), scan.cycles};
   const SortedUpdates updates = sorted_updates(problem, s, problem.outputs[0].dtype, rows.reduction,
                                                s.block.count(), 1, true, false, OrderMemory::kWorkspace);
   return ScatterOrder{s.lines.sizes,      s.lines.strides[0], s.lines.strides[2],
@@ -521,14 +575,15 @@ CudaCode generate_scatter_nd(const CudaProblem& problem) {
   return sorted_code(problem, std::move(rows.s), rows.reduction, rows.covers);
 }
 
-std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem) {
+std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem,
+                                          ScatterOrderCost* cost) {
   const CudaKernel* kernel = find_cuda_kernel(row);
   if (kernel == nullptr) return std::nullopt;
-  if (kernel->generate == generate_scatter_nd) return order_of(problem, nd_rows(problem));
+  if (kernel->generate == generate_scatter_nd) return order_of(problem, nd_rows(problem), cost);
   if (kernel->generate != generate_scatter_elements) return std::nullopt;
   const size_t axis = cuda_axis(problem, problem.outputs[0]);
   if (lines_function(problem, axis) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
-  return order_of(problem, elements_rows(problem, axis));
+  return order_of(problem, elements_rows(problem, axis), cost);
 }
 
 }  // namespace aicf
