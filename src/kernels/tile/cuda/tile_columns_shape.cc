@@ -10,7 +10,7 @@ namespace aicf {
 namespace {
 
 constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
-constexpr int kMostHeld = 16;
+constexpr int kMostHeld = 16, kFewestThreads = 128;
 
 // Cycles, of an H100.
 constexpr double kLaunchCycles = 2500, kBlockCycles = 300, kLoadCycles = 800, kPartCycles = 400;
@@ -158,11 +158,12 @@ ColumnsShape columns_shape(const ColumnsWork& work) {
     if (cycles < least) least = cycles, best = shape;
   };
   for (int vector = work.most_vector; vector >= 1; vector /= 2)
-    for (const int threads : {128, 256, 512})
+    for (int threads = kFewestThreads; threads <= work.most_threads; threads *= 2)
       for (int across = threads; across >= 1; across /= 2) {
         const double vectors = work.places * ceil_of(work.columns, vector);
         const int deep = threads / across;
-        if ((across > 1 && across / 2 >= vectors) || (deep > 1 && deep / 2 >= work.length)) continue;
+        // Threads without columns, or without elements where others could have columns.
+        if ((across > 1 && across / 2 >= vectors) || (deep / 2 >= work.length && across < vectors)) continue;
         note({vector, threads, across, 1});
         const double groups = ceil_of(vectors, across);
         if (work.stages.size() == 1) continue;

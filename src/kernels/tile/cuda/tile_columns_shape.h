@@ -28,6 +28,7 @@ struct ColumnsWork {
   double length = 1;   // elements of a row
   int inner_axes = 1;  // that these run along
   int most_vector = 1;
+  int most_threads = 512;                  // of a block
   int column_bytes = 0, repeat_bytes = 0;  // of an element of all operands, as of a stage
   std::vector<ColumnsStage> stages;
 };

@@ -86,6 +86,9 @@ TEST(TileColumnsShape, FillsTheMachine) {
         EXPECT_EQ(shape.threads % shape.across, 0);
         EXPECT_LE(shape.splits * shape.deep(), length + shape.deep() - 1);
         EXPECT_LE(shape.vector, work.most_vector);
+        ColumnsWork small_blocks = work;
+        small_blocks.most_threads = 128;
+        EXPECT_EQ(columns_shape(small_blocks).threads, 128);
         if (places * length * columns > 4e6) {
           EXPECT_GE(blocks_of(work, shape) * shape.threads, kMultiprocessors * 128)
               << places << " x " << length << " x " << columns;

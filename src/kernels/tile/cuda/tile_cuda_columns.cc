@@ -12,6 +12,8 @@
 namespace aicf {
 namespace {
 
+constexpr int kMemberThreads = 128;  // beside which members of other kinds find room
+
 class ColumnsWriter : public StagedWriter {
  public:
   ColumnsWriter(const CudaProblem& problem, const TileSpace& space) : StagedWriter(problem, space) {}
@@ -57,6 +59,7 @@ class ColumnsWriter : public StagedWriter {
     work.places = number(space_count(space_, 0, axis()));
     work.columns = number(columns_), work.length = number(length_);
     work.inner_axes = static_cast<int>(space_.rank() - space_.outer);
+    if (is_member(problem_)) work.most_threads = kMemberThreads;
     work.most_vector = std::min(vector_width(axis()), 8);  // Registers: every lane has its own sums.
     while (work.most_vector > 1 && bound(columns_) < work.most_vector) work.most_vector /= 2;
     plan_stages(false, false);
