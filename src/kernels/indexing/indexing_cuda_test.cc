@@ -230,13 +230,24 @@ TEST(IndexingCuda, FewUpdatesOfFewRowsTakeOneLaunch) {
   compile_all(texts);
 }
 
+// Edges of a graph to its nodes.
+CudaProblem edges_problem(DType dtype, int64_t edges, int64_t nodes, int64_t width) {
+  CudaProblem p;
+  p.inputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(edges), Dim(width)}, {Dim(1), Dim(0)}},
+              {dtype, Dim(0), {Dim(edges), Dim(width)}, {Dim(width), Dim(1)}}};
+  p.outputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(width), Dim(1)}}};
+  p.params = {Dim(0), Dim(1)};
+  return p;
+}
+
 // Where a place has many updates, each block sorts those of its places; a member of a bundle does not.
 TEST(IndexingCuda, UpdatesOfFewPlacesAreSortedByTheBlocksOfOneLaunch) {
   RowTexts texts;
   for (const DType dtype : {DType::f32, DType::f16, DType::f64, DType::i64})
     for (const int64_t reduction : {0, 1, 3})
       for (const auto& [updates, places, width] :
-           {std::array<int64_t, 3>{4096, 256, 16}, {2048, 100, 3}, {4096, 4096, 1}, {12000, 64, 256}}) {
+           {std::array<int64_t, 3>{4096, 256, 16}, {2048, 100, 3}, {4096, 4096, 1}, {8000, 256, 64}}) {
         CudaProblem p;
         p.inputs = {{dtype, Dim(0), {Dim(places), Dim(width)}, {Dim(0), Dim(0)}},
                     {DType::i64, Dim(0), {Dim(updates), Dim(1)}, {Dim(1), Dim(1)}},
@@ -251,6 +262,9 @@ TEST(IndexingCuda, UpdatesOfFewPlacesAreSortedByTheBlocksOfOneLaunch) {
         p.form = CodeForm::member;
         EXPECT_NE(find_cuda_kernel("scatter_nd")->generate(p).launches[0].function, "sort_scanned_updates");
       }
+  // Long runs are cut into chunks that the whole device adds.
+  CudaProblem p = edges_problem(DType::f32, 3000, 12, 3);
+  EXPECT_EQ(find_cuda_kernel("scatter_elements")->generate(p).launches[0].function, "order_updates");
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
@@ -284,17 +298,7 @@ TEST(IndexingCuda, TablesOfManyLengthsShareTheTextOfAMember) {
   }
 }
 
-// Edges of a graph to its nodes: the order is one launch, or left by the scatter before; each scatter is one
-// more.
-CudaProblem edges_problem(DType dtype, int64_t edges, int64_t nodes, int64_t width) {
-  CudaProblem p;
-  p.inputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(0), Dim(0)}},
-              {DType::i64, Dim(0), {Dim(edges), Dim(width)}, {Dim(1), Dim(0)}},
-              {dtype, Dim(0), {Dim(edges), Dim(width)}, {Dim(width), Dim(1)}}};
-  p.outputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(width), Dim(1)}}};
-  p.params = {Dim(0), Dim(1)};
-  return p;
-}
+// The order is one launch, or left by the scatter before; each scatter is one more.
 CudaWindow order_window(const ScatterOrder& order) { return {DType::u8, Dim(0), {order.bytes}, {Dim(1)}}; }
 
 TEST(IndexingCuda, AScatterTakesTheOrderThatAnotherHasLeft) {

@@ -128,7 +128,7 @@ struct Scan {
 
 // Of the launches that put updates in order.
 double order_cycles(const CudaProblem& problem, const ScatterProblem& s) {
-  constexpr double kSortCycles = 24000, kCyclesOfSorted = 0.15;
+  constexpr double kSortCycles = 17000, kCyclesOfSorted = 0.2;
   constexpr double kBlockSortCycles = 9800, kCyclesOfSortedInBlock = 2.5;
   const auto updates = static_cast<double>(size_to_choose_by(s.lines.count(), problem));
   return updates <= kMostOrdered ? kBlockSortCycles + updates * kCyclesOfSortedInBlock
@@ -140,7 +140,7 @@ double order_cycles(const CudaProblem& problem, const ScatterProblem& s) {
 // updates that each of their warps finds, or what a block takes to sort these. `unit`: elements that a thread
 // can move as one; where blocks sort, fewer spread over more of them.
 Scan scan_of(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) {
-  constexpr double kBytesOfCycle = 4, kCyclesOfFound = 200, kOwnSortCycles = 4000, kBytesOfSortCycle = 8;
+  constexpr double kBytesOfCycle = 4, kCyclesOfFound = 200, kOwnSortCycles = 3400, kBytesOfSortCycle = 6.5;
   const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
   const double updates = number(s.lines.count()), targets = std::max(1.0, number(s.targets));
   const auto blocks = [&](int64_t of_thread) {
@@ -156,7 +156,10 @@ Scan scan_of(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) 
   };
   note({ScanWay::kFound, unit, rounds(unit) * (updates * bytes / kBytesOfCycle + found * kCyclesOfFound)});
   const int64_t most = (shared_limit(problem.arch) - kSortScanShared) / 4 - kScatterBlock * kSortScanWarps;
-  if (is_member(problem) || upper_bound(s.lines.count(), problem.ranges) > most) return best;
+  // Long runs of a block would be added up one after the other.
+  if (is_member(problem) || !has_short_runs(problem, s) ||
+      upper_bound(s.lines.count(), problem.ranges) > most)
+    return best;
   for (int64_t of_thread = 1; of_thread <= unit; of_thread *= 2)
     note({ScanWay::kSorted, of_thread,
           rounds(of_thread) * (updates * bytes / kBytesOfSortCycle + kOwnSortCycles)});
