@@ -13,8 +13,9 @@ constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
 constexpr int kMostHeld = 16, kFewestThreads = 128;
 
 // Cycles, of an H100.
-constexpr double kLaunchCycles = 2500, kBlockCycles = 300, kLoadCycles = 800, kPartCycles = 400;
-constexpr double kSyncCycles = 60;  // of a step of a reduction through shared memory
+constexpr double kLaunchCycles = 2500, kBlockCycles = 300, kLoadCycles = 800, kAgainCycles = 200,
+                 kPartCycles = 400;
+constexpr double kSyncCycles = 60, kShareCycles = 30;  // of a step of a reduction; of each of its values
 constexpr double kIssueCycles = 2;  // of an instruction of one thread, behind the one before
 constexpr double kIndexInstructions = 10, kDivideInstructions = 20;  // of a vector; of an axis more
 // Of all multiprocessors, and of one at most.
@@ -24,6 +25,7 @@ constexpr double kCached = 40e6, kNear = 160e3;  // bytes of the second level; o
 constexpr double kSector = 32, kBurst = 64;      // bytes
 // What a memory page takes to open, in bytes that it could have given meanwhile.
 constexpr double kPageBytes = 1024;
+constexpr double kSegmentBytes = 8;  // what each part of a row costs beside
 
 double ceil_of(double a, double b) { return std::ceil(a / b); }
 
@@ -59,16 +61,19 @@ struct Model {
     return asked(stage) == 0 ? 0 : ceil_of(elements, vectors_at_once(asked(stage)));
   }
   double elements() const { return ceil_of(chunk(), shape.deep()); }
+  double steps(int deep) const {
+    return (std::bit_width(static_cast<unsigned>(deep)) + 1) * (kSyncCycles + kShareCycles * shape.vector);
+  }
   double reduction(const ColumnsStage& stage, int deep) const {
-    return deep == 1 ? 0 : stage.reductions * (std::bit_width(static_cast<unsigned>(deep)) + 1) * kSyncCycles;
+    return deep == 1 ? 0 : stage.reductions * steps(deep);
   }
 
   // Of a block, by itself.
   double latency(const ColumnsStage& stage) const {
     if (!stage.walks) return 0;
     const double instructions = shape.vector * stage.instructions + overhead();
-    return rounds(stage, elements()) * kLoadCycles + elements() * instructions * kIssueCycles +
-           reduction(stage, shape.deep());
+    return rounds(stage, elements()) * (stage.reads ? kLoadCycles : kAgainCycles) +
+           elements() * instructions * kIssueCycles + reduction(stage, shape.deep());
   }
   double overhead() const { return kIndexInstructions + kDivideInstructions * (work.inner_axes - 1); }
   // Of all blocks, of what they share.
@@ -77,7 +82,9 @@ struct Model {
     const double lanes = shape.across * shape.vector, of_block = lanes * chunk();
     // A block of some of the columns reads parts of rows: whole sectors, and whole bursts of memory.
     const auto whole = [&](double bytes, double unit) {
-      return lanes >= work.columns || bytes == 0 ? bytes : std::ceil(lanes * bytes / unit) * unit / lanes;
+      return lanes >= work.columns || bytes == 0
+                 ? bytes
+                 : (std::ceil(lanes * bytes / unit) * unit + kSegmentBytes) / lanes;
     };
     // Of a row, the threads of a warp that are one behind the other access neighbours.
     const int behind = std::max(1, std::min(32 / shape.across, shape.deep()));
@@ -106,9 +113,7 @@ struct Model {
     if (shape.splits == 1 || stage.partials == 0) return 0;
     const int deep = shape.threads / across;
     const double bytes = 4.0 * stage.partials * shape.splits * across * shape.vector;
-    return blocks.waves() *
-               (ceil_of(shape.splits, 4.0 * deep) * kPartCycles +
-                stage.partials * (std::bit_width(static_cast<unsigned>(deep)) + 1) * kSyncCycles) +
+    return blocks.waves() * (ceil_of(shape.splits, 4.0 * deep) * kPartCycles + stage.partials * steps(deep)) +
            blocks.moving(bytes, kCacheBytes);
   }
 
@@ -167,11 +172,13 @@ ColumnsShape columns_shape(const ColumnsWork& work) {
         note({vector, threads, across, 1});
         const double groups = ceil_of(vectors, across);
         if (work.stages.size() == 1) continue;
-        for (int round = 1; round <= kMachineBlocks / kMultiprocessors; ++round) {
-          const double splits =
-              std::min(std::floor(round * double{kMultiprocessors} / groups), std::floor(work.length / deep));
-          if (splits > 1) note({vector, threads, across, static_cast<int>(splits)});
-        }
+        // The fewest that fill rounds: what follows reads what every part leaves.
+        const double splits =
+            groups > kMachineBlocks
+                ? 1
+                : std::min<double>(static_cast<double>(balanced_splits(static_cast<int64_t>(groups))),
+                                   std::floor(work.length / deep));
+        if (splits > 1) note({vector, threads, across, static_cast<int>(splits)});
       }
   return best;
 }
