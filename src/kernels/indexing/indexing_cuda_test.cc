@@ -323,5 +323,21 @@ TEST(IndexingCuda, AScatterTakesTheOrderThatAnotherHasLeft) {
   compile_all(texts);
 }
 
+// What a thread reads ahead leaves registers for three blocks of a multiprocessor: rows of a few updates wait
+// for one load after another.
+TEST(IndexingCuda, ManyThreadsAddUpRowsAtATime) {
+  CudaProblem takes = edges_problem(DType::f32, 80000, 10000, 128);
+  takes.arch = 90;
+  takes.inputs.push_back(order_window(*scatter_order("scatter_elements", takes)));
+  const CudaCode code = find_cuda_kernel("scatter_elements")->generate(takes);
+  ASSERT_EQ(code.launches.size(), 1u);
+  constexpr int64_t kRegisters = 65536;  // of a multiprocessor
+  AICF_NEEDS_NVRTC();
+  const std::string image = compile_cuda(code.source, "sm_90a");
+  EXPECT_GT(cuda_testing::most_registers(image), 0);
+  EXPECT_LE(cuda_testing::most_registers(image), kRegisters / (3 * code.launches[0].block));
+  EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
 }  // namespace
 }  // namespace aicf

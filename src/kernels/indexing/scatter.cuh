@@ -179,11 +179,12 @@ struct Fold {
 #pragma unroll
     for (int v = 0; v < V; ++v) value[v] = E::load(elements.at[v]);
   }
-  // Updates [first, end); `at` finds the elements of an item. Items are read ahead of the updates.
+  // Updates [first, end); `at` finds the elements of an item. Items are read ahead of the updates, a few: registers
+  // decide how many rows are added up at a time.
   template <class Item, class At>
   __device__ __forceinline__ void add(const Item* sorted, int64_t first, int64_t end, const At& at) {
     if constexpr (kReduction == kReplace) first = max(first, end - 1);
-    constexpr int kAhead = 8;
+    constexpr int kAhead = 4;
     const T* from[kAhead];
     const auto find = [&] {
 #pragma unroll
