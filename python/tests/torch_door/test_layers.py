@@ -305,3 +305,14 @@ def test_labels_end_at_the_first_gap(reduction: str) -> None:
     labels = torch.tensor([[0, 2, -1, 0, 1], [3, -1, 1, 1, 1], [-1, 1, 1, 1, 1], [4, 3, 2, 1, 0]])
     check(loss, torch.randn(4, 5), labels)
     check(loss, torch.randn(5), labels[0])
+
+
+def test_adaptive_means_of_a_small_plane_are_one_product() -> None:
+    def products(size: int, out: int) -> int:
+        model = aicf.torch.import_module(nn.AdaptiveAvgPool2d(out), (torch.zeros(2, 3, size, size),))
+        return str(model.program).count("matmul(")
+
+    assert products(6, 7) == 1
+    assert products(6, 3) == 0
+    assert products(100, 7) == 2
+    check(nn.AdaptiveAvgPool2d((3, 7)), torch.linspace(-3, 3, 2 * 3 * 5 * 6).sin().view(2, 3, 5, 6))

@@ -11,18 +11,24 @@ import torch
 
 from .table import decomposes
 
-__all__ = ["adaptive_avg_pool_backward", "avg_pool_backward", "replication_pad_backward", "spread_axes"]
+__all__ = [
+    "SMALL_PLANE",
+    "adaptive_avg_pool_backward",
+    "avg_pool_backward",
+    "replication_pad_backward",
+    "spread_axes",
+]
 
 aten = torch.ops.aten
 
 
-_SMALL_PLANE = 1 << 14  # weights of a plane that are cheaper read whole than axis by axis
+SMALL_PLANE = 1 << 14  # weights of a plane that are cheaper read whole than axis by axis
 
 
 def spread_axes(grad: torch.Tensor, matrices: Sequence[torch.Tensor]) -> torch.Tensor:
     """Each of the last axes times its matrix [out, size]; small planes by one matrix of all axes."""
     sizes = [size for m in matrices for size in m.shape]
-    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= _SMALL_PLANE:
+    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= SMALL_PLANE:
         plane = functools.reduce(torch.kron, matrices)
         shape = [*grad.shape[: -len(matrices)], *(m.shape[1] for m in matrices)]
         return (grad.reshape(-1, plane.shape[0]) @ plane.to(grad.dtype)).reshape(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import numpy
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
+from ..decompositions.pools import SMALL_PLANE
 from .convolutions import per_axis
 from .shape import padded
 from .table import rule
@@ -139,9 +141,17 @@ def _window_places(size: int, out: int) -> list[list[int]]:
 
 @rule(*(f"adaptive_avg_pool{n}d" for n in (1, 2, 3)), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _adaptive(c: Call, x: Any, size: Any) -> SymTensor:
-    """Equal windows where the sizes divide; otherwise a product with the matrix of window means per axis."""
+    """Equal windows where the sizes divide; otherwise a product with the matrix of window means: of the whole
+    plane, or where that is large per axis."""
     rank = _rank_in_name(c)
     first = x.ndim - rank
+    ins, outs = list(x.shape)[first:], list(c.shape)[first:]
+    fixed = all(isinstance(size, int) and size for size in (*ins, *outs))
+    if fixed and any(n % o for n, o in zip(ins, outs, strict=True)) and math.prod(ins + outs) <= SMALL_PLANE:
+        plane = functools.reduce(numpy.kron, map(_window_weights, ins, outs))
+        flat = ops.reshape(x, shape=[*list(x.shape)[:first], math.prod(ins)])
+        means = ops.matmul(flat, c.cast(c.graph.constant(plane), x.dtype))
+        return ops.reshape(means, shape=c.shape)
     for axis in range(first, x.ndim):
         out, in_size = c.shape[axis], x.shape[axis]
         if out == in_size:
@@ -166,11 +176,15 @@ def _window_means(c: Call, x: SymTensor, axis: int, in_size: Any, out: Any) -> S
 
 
 def _fixed_windows(c: Call, dtype: str, in_size: int, out: int) -> SymTensor:
+    return c.cast(c.graph.constant(_window_weights(in_size, out)), dtype)
+
+
+def _window_weights(in_size: int, out: int) -> numpy.ndarray:
     weights = numpy.zeros((in_size, out))
     for o in range(out):
         start, end = o * in_size // out, -(-(o + 1) * in_size // out)
         weights[start:end, o] = 1 / (end - start)
-    return c.cast(c.graph.constant(weights), dtype)
+    return weights
 
 
 def _windows(c: Call, dtype: str, in_size: Any, out: Any) -> SymTensor:
