@@ -198,6 +198,15 @@ TEST(Indexing, ScattersOfHalvesRoundOnce) {
       }
 }
 
+TEST(Indexing, ScattersOfNoUpdatesCopy) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TestTensor x(dtype, {3, 4}), updates(dtype, {0, 4}), out(dtype, {3, 4}), indices(DType::i64, {0, 1});
+    x.fill([](int64_t i) { return static_cast<double>(i); });
+    run_both_ways({"scatter_nd", {x.arg(), indices.arg(), updates.arg()}, {out.arg()}, {1}, {}, nullptr}, out,
+                  [](int64_t i) { return static_cast<double>(i); });
+  }
+}
+
 TEST(Indexing, IndexOutOfRangeIsReportedAndTouchesNothing) {
   for (int64_t wild : {4, -5, 1 << 30}) {
     TestTensor x(DType::f32, {4}), indices(DType::i64, {3}), out(DType::f32, {3});

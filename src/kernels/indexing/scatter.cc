@@ -197,10 +197,9 @@ void run_scatter_blocks(const BoundCall& call, int64_t tile, std::byte* scratch)
       });
     }
   }
-  Walk line(plan.lines, 0);
-  for (int64_t n = 0; n < plan.lines.count; ++n, line.next()) {
+  const auto apply = [&](const Walk& line) {
     const Place place = addressed(call, plan, line);
-    if (place.at == nullptr) continue;
+    if (place.at == nullptr) return;
     const std::byte* update = updates + line[1];
     [[maybe_unused]] int64_t i = place.number * (end - first);
     for_each_of_block(plan, first, end, 1, [&](int64_t from, int64_t to) {
@@ -209,6 +208,10 @@ void run_scatter_blocks(const BoundCall& call, int64_t tile, std::byte* scratch)
       else
         combine<E, R>(place.at + to, update + from);
     });
+  };
+  if (plan.lines.count > 0) {
+    Walk line(plan.lines, 0);
+    for (int64_t n = 0; n < plan.lines.count; ++n, line.next()) apply(line);
   }
   if constexpr (kApart) {
     Walk place(plan.places, 0);

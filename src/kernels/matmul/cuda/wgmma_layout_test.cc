@@ -78,7 +78,7 @@ void add_epilogue(LayoutText& text, const MatmulPlan& plan) {
       text.use("Buffers", "Matmul::ResultBuffers<Chunks>");
       return text.equal("Matmul::kWarps * (16 + Buffers::kBufferBytes)", host);
     case Epilogue::row:
-      text.use("Exchange", "Matmul::Part<Operands, Epilogue>::Exchange");
+      text.use("Exchange", "Matmul::TileChunks<Operands, Epilogue>::Exchange");
       return text.equal(chunks + " + Exchange::kBarriers * (8 + Exchange::kRows * 4 * " +
                             std::to_string(row_blocks(plan.way)) + ")",
                         host);
