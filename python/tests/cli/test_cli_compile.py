@@ -128,7 +128,7 @@ def test_every_listed_candidate_can_be_forced(nvrtc: None, cli: Cli) -> None:
             )
             assert chosen["candidates"][chosen["chosen"]]["name"] == name
             plan = cli.run(*words, "--choose", choice).stdout
-            assert re.search(rf"^ +\d+  {re.escape(name)}  .*  {re.escape(step['origin'])}; ", plan, re.M), (
+            assert re.search(rf"^ +\d+  {re.escape(name)}  .*  {re.escape(step['origin'])}$", plan, re.M), (
                 choice,
                 plan,
             )
