@@ -38,6 +38,7 @@ from bench.stats import ratios  # noqa: E402
 SIZES = 3
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 DEFAULT_DTYPES = {"cpu": ["f32"], "cuda": ["f16", "f32"]}
+TRIAL = 1  # rounds that only show that a program runs
 PAUSE = 0.004  # between the programs of a round on a CPU: torch's idle threads spin for less
 
 Call = Callable[..., Any]
@@ -125,7 +126,10 @@ def microseconds(programs: dict[str, Call], device: str, rounds: int) -> dict[st
     if device == "cuda":
         from gpu_replay import microseconds_in_turns
 
-        first = microseconds_in_turns(programs, 1, 1)
+        # Only the figures that count wait for the card's clock.
+        first = microseconds_in_turns(programs, 1, 1, settling=0)
+        if rounds == TRIAL:
+            return first
         least = min(v[0] for v in first.values())
         return microseconds_in_turns(programs, rounds, max(2, min(64, math.ceil(1000 / max(least, 1.0)))))
     from bench.stats import interleave
@@ -160,7 +164,7 @@ class Sweep:
             for op in OPS:
                 if options.ops and not any(part in op.name for part in options.ops):
                     continue
-                for index in range(SIZES):
+                for index in range(options.sizes):
                     for gradient in (False, True) if op.gradient and options.gradients else (False,):
                         if time.monotonic() > self.end - 10:
                             print("op_sweep: no time for the rest", file=sys.stderr)
@@ -224,7 +228,7 @@ class Sweep:
         """Torch's programs, then all in turns: what fails then is ours."""
         device, rounds = self.options.device, self.options.rounds
         theirs = {name: run for name, run in programs.items() if name != "aicf"}
-        row["samples_us"] = microseconds(theirs, device, 2 if "aicf" in programs else rounds)
+        row["samples_us"] = microseconds(theirs, device, TRIAL if "aicf" in programs else rounds)
         if "aicf" not in programs:
             return
         try:
@@ -318,6 +322,7 @@ def main() -> int:
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--ops", nargs="*", help="parts of the names of ops; default: all")
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES))
+    parser.add_argument("--sizes", type=int, choices=range(1, SIZES + 1), default=SIZES, help="of each op")
     parser.add_argument("--compiled", choices=["third", "all", "none"], default="third", help="torch.compile")
     parser.add_argument("--no-gradients", dest="gradients", action="store_false")
     parser.add_argument("--rounds", type=int, default=30)

@@ -17,6 +17,28 @@ function(aicf_add_test target)
   endforeach()
 endfunction()
 
+# aicf_compile_tests(<target>): what holds for the tests of every folder. Test code itself need not be fast, and compiles
+# a fifth faster at -O1; at -O0 the templates that it shares with the product would be slow there too.
+function(aicf_compile_tests target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
+endfunction()
+
+# aicf_share_test_headers(<target>): GoogleTest's header is read once for all test programs, by the first of them. Off
+# where files are compiled one by one, which finds includes that are missing, and with ccache, which then keeps nothing.
+function(aicf_share_test_headers target)
+  if(NOT AICF_UNITY OR AICF_CCACHE)
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY AICF_FIRST_TEST)
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    set_property(GLOBAL PROPERTY AICF_FIRST_TEST ${target})
+    target_precompile_headers(${target} PRIVATE <gtest/gtest.h>)
+  endif()
+endfunction()
+
 # aicf_folder(<name> [DEPS <folder>...] [LIBS <target>...] [PRIVATE_LIBS <target>...] [TEST_DEPS <folder>...] [OBJECTS <object>...])
 #
 # Makes from src/<name>/**:
@@ -51,13 +73,11 @@ function(aicf_folder name)
   endif()
   set_property(GLOBAL APPEND PROPERTY AICF_FOLDER_LIBS aicf_${name})
 
-  # Test code itself need not be fast, and compiles a fifth faster this way.
-  set(test_options $<$<CONFIG:Release>:-O1>)
   if(AICF_TESTS AND testing)
     add_library(aicf_${name}_testing STATIC EXCLUDE_FROM_ALL ${testing})
     aicf_unity(aicf_${name}_testing 5 ${testing})
     target_link_libraries(aicf_${name}_testing PUBLIC aicf_${name})
-    target_compile_options(aicf_${name}_testing PRIVATE ${test_options})
+    target_compile_options(aicf_${name}_testing PRIVATE $<$<CONFIG:Release>:-O1>)
     list(APPEND arg_TEST_DEPS aicf_${name}_testing)
   endif()
 
@@ -66,8 +86,8 @@ function(aicf_folder name)
     aicf_unity(test_${name} 5 ${tests})
     target_link_libraries(test_${name} PRIVATE aicf_${name} ${arg_PRIVATE_LIBS} ${arg_TEST_DEPS} aicf_test_main)
     target_compile_definitions(test_${name} PRIVATE AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-    target_compile_options(test_${name} PRIVATE ${test_options})
-    set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
+    aicf_compile_tests(test_${name})
+    aicf_share_test_headers(test_${name})
     aicf_add_test(test_${name})
   endif()
 

@@ -28,7 +28,7 @@ if(AICF_TESTS AND api_tests AND TARGET aicf)
   target_link_libraries(test_api PRIVATE AICF::aicf aicf_sanitize aicf_test_main Threads::Threads)
   target_compile_definitions(test_api PRIVATE
     AICF_SOURCE_DIR="${CMAKE_SOURCE_DIR}" AICF_PROJECT_VERSION="${PROJECT_VERSION}")
-  set_target_properties(test_api PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/test")
+  aicf_compile_tests(test_api)
   aicf_add_test(test_api)
 endif()
 

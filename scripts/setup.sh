@@ -106,7 +106,8 @@ if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
   "$python" -m venv "$venv"
 fi
 
-# install_requirements <file> [pip arguments]: once per content of the file.
+# install_requirements <file> [pip arguments]: once per content of the file. Python compiles a module when it is first
+# imported: pip would compile all 13,000.
 install_requirements() {
   local file=$1 stamp=$venv/.installed-$1
   shift
@@ -114,7 +115,7 @@ install_requirements() {
   say "installing the Python packages of $file"
   local progress=(--progress-bar off)
   [[ -t 2 ]] && progress=()
-  if ! "$venv/bin/python" -m pip install -q --disable-pip-version-check "${progress[@]}" "$@" -r "$file" >&2; then
+  if ! "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check "${progress[@]}" "$@" -r "$file" >&2; then
     say "pip could not install $file"
     exit 3
   fi
