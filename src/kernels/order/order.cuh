@@ -263,6 +263,18 @@ __device__ __forceinline__ Candidate best_of(Candidate best, bool some, int64_t 
   return best;
 }
 
+// The best of the threads of the same lane, in those of the first warp.
+template <int kWarps, bool kLast>
+__device__ __forceinline__ Candidate best_of_warps(Candidate best) {
+  __shared__ Candidate warps[kWarps][32];
+  const int lane = threadIdx.x % 32;
+  warps[threadIdx.x / 32][lane] = best;
+  __syncthreads();
+  if (threadIdx.x < 32)
+    for (int w = 1; w < kWarps; ++w) best = better<kLast>(best, warps[w][lane]);
+  return best;
+}
+
 // kThreads of a block of 256 per line: 1, 32 or 256.
 template <int kThreads, bool kMinimum, bool kLast, class T, class I, int R>
 __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, int64_t* out) {
@@ -281,6 +293,58 @@ __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, 
     }
   best = best_of<kThreads, kLast>(best, some, s.size);
   if (exists && part == 0) out[at[1]] = best.index;
+}
+
+// Lines that are neighbours in memory: each block of 256 takes kPart elements of 32 of them, a warp one of each at a time,
+// and gives the best to `parts`, or to `out` where one block has all of a line. ...
+template <int kPart, bool kWhole, bool kMinimum, bool kLast, class T, class I, int R>
+__device__ __forceinline__ void arg_columns(const ScanLines<I, R>& s, const T* x, Candidate* parts, int64_t* out) {
+  constexpr int kWarps = 8, kLoads = 16;
+  static_assert(kPart % (kWarps * kLoads) == 0);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const I count = s.lines.count(), groups = (count + 31) / 32;
+  const I line = I(blockIdx.x) % groups * 32 + lane, part = I(blockIdx.x) / groups;
+  const bool exists = line < count;
+  I at[2] = {0, 0};
+  if (exists) s.lines.locate(line, at);
+  // What loses to everything.
+  Candidate best = {0, kLast ? int64_t(-1) : int64_t(s.size)};
+  const I end = min(s.size, (part + 1) * I(kPart));
+  if (exists)
+    for (I first = part * I(kPart) + warp; first < end; first += kWarps * kLoads) {
+      T values[kLoads];
+#pragma unroll
+      for (int load = 0; load < kLoads; ++load)
+        if (first + load * kWarps < end) values[load] = x[at[0] + (first + load * kWarps) * s.x_stride];
+#pragma unroll
+      for (int load = 0; load < kLoads; ++load)
+        if (first + load * kWarps < end)
+          best = better<kLast>(best, {rank_of<kMinimum>(values[load]), first + load * kWarps});
+    }
+  best = best_of_warps<kWarps, kLast>(best);
+  if (warp != 0 || !exists) return;
+  if constexpr (kWhole) {
+    out[at[1]] = best.index;
+  } else {
+    parts[int64_t(part) * count + line] = best;
+  }
+}
+
+// ... and a block finds the best of the parts of 32 lines.
+template <int kPart, bool kLast, class I, int R>
+__device__ __forceinline__ void arg_of_columns(const ScanLines<I, R>& s, const Candidate* parts, int64_t* out) {
+  constexpr int kWarps = 8;
+  const I count = s.lines.count(), line = I(blockIdx.x) * 32 + threadIdx.x % 32;
+  const uint32_t per_line = uint32_t((s.size + kPart - 1) / kPart);
+  Candidate best = {0, kLast ? int64_t(-1) : int64_t(s.size)};
+  if (line < count)
+    for (uint32_t i = threadIdx.x / 32; i < per_line; i += kWarps)
+      best = better<kLast>(best, parts[int64_t(i) * count + line]);
+  best = best_of_warps<kWarps, kLast>(best);
+  if (threadIdx.x >= 32 || line >= count) return;
+  I at[2] = {0, 0};
+  s.lines.locate(line, at);
+  out[at[1]] = best.index;
 }
 
 // Few long lines: each block of 256 takes kPart elements of one, kUnit neighbours at a time, ...

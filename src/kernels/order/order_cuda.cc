@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/order/merge_cuda.h"
 
@@ -213,6 +214,7 @@ CudaCode scan_code(const CudaProblem& problem, const ScanProblem& s, const std::
 
 constexpr int64_t kArgPart = 4096;  // elements of a line that a block takes where lines are few and long
 constexpr int64_t kFewLines = 64;
+constexpr int64_t kArgShort = 16;
 
 // A flag of a template.
 std::string flag(bool value) { return value ? "true" : "false"; }
@@ -241,16 +243,47 @@ CudaCode arg_parts_code(const CudaProblem& problem, const ScanProblem& s, const 
   return code;
 }
 
+constexpr int64_t kArgColumns = 32;  // neighbouring lines of a block,
+constexpr int64_t kArgRows = 128;    //   whose 8 warps have 16 elements of each in flight
+constexpr int64_t kBlocksEach = 8;   // for a multiprocessor, so that its loads hide their latency
+
+// Neighbouring threads take neighbouring lines, and blocks share lines until there are enough of them.
+CudaCode arg_columns_code(const CudaProblem& problem, const ScanProblem& s, const std::string& name,
+                          bool minimum, bool last, const CudaParams& params) {
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  const int64_t groups = ceil_div(upper_bound(s.lines.count(), problem.ranges), kArgColumns);
+  const int64_t shares = std::max<int64_t>(kBlocksEach * kMultiprocessors / std::max<int64_t>(groups, 1), 1);
+  const int64_t rows = ceil_div(ceil_div(longest, shares), kArgRows) * kArgRows;
+  const bool whole = longest <= rows;
+  const std::string part = std::to_string(rows), candidates = "static_cast<aicf::Candidate*>(workspace)";
+  const Dim parts = ceildiv(s.size, Dim(rows));
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  if (!whole) code.workspace_bytes = s.lines.count() * parts * Dim(16);
+  add_kernel(
+      code, problem,
+      flat_launch(whole ? name : name + "_parts",
+                  ceildiv(s.lines.count(), Dim(kArgColumns)) * (whole ? Dim(1) : parts), kBlock, params),
+      s.text + "  aicf::arg_columns<" + part + ", " + flag(whole) + ", " + flag(minimum) + ", " + flag(last) +
+          ">(s, in0, " + (whole ? "nullptr, out0" : candidates + ", nullptr") + ");\n");
+  if (whole) return code;
+  add_kernel(
+      code, problem, flat_launch(name, ceildiv(s.lines.count(), Dim(kArgColumns)), kBlock, params),
+      s.text + "  aicf::arg_of_columns<" + part + ", " + flag(last) + ">(s, " + candidates + ", out0);\n");
+  return code;
+}
+
 CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool minimum) {
   CudaParams params;
   ScanProblem s = scan_problem(problem, params);
-  // Where another axis is contiguous, neighbouring threads take neighbouring lines.
   const CudaWindow& x = problem.inputs[0];
   const bool strided = !(x.strides[cuda_axis(problem, x)] == Dim(1)) && s.lines.rank() > 0 &&
                        s.lines.strides[0].back() == Dim(1);
-  if (strided) s.threads = 1;
   const bool last = problem.params[1].require_constant("select_last of an arg reduction") != 0;
   const int64_t longest = upper_bound(s.size, problem.ranges);
+  // A thread has a short line to itself; the warps of a block share a longer one.
+  if (strided && longest > kArgShort) return arg_columns_code(problem, s, name, minimum, last, params);
+  if (strided) s.threads = 1;
   if (!strided && longest > 2 * kArgPart && upper_bound(s.lines.count(), problem.ranges) <= kFewLines)
     return arg_parts_code(problem, s, name, minimum, last, params);
   const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " + flag(minimum) + ", " +

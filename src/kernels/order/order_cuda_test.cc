@@ -86,5 +86,26 @@ TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
   compile_all(texts);
 }
 
+// Where lines are neighbours in memory: warps share a line, and blocks do until there are enough of them.
+TEST(OrderCuda, NeighbouringLinesOfArgmaxAreSharedByWarpsAndBlocks) {
+  RowTexts texts;
+  const auto launches = [&](DType dtype, int64_t size, int64_t lines) {
+    CudaProblem p;
+    p.inputs = {{dtype, Dim(0), {Dim(size), Dim(lines)}, {Dim(lines), Dim(1)}}};
+    p.outputs = {{DType::i64, Dim(0), {Dim(1), Dim(lines)}, {Dim(lines), Dim(1)}}};
+    p.params = {Dim(0), Dim(1)};
+    return texts.add("argmin", p, {}).launches.size();
+  };
+  for (DType dtype : {DType::f16, DType::f32, DType::i64}) {
+    EXPECT_EQ(launches(dtype, 3703, 1896), 2u);
+    EXPECT_EQ(launches(dtype, 1000003, 3), 2u);
+    EXPECT_EQ(launches(dtype, 100, 70), 1u);
+    EXPECT_EQ(launches(dtype, 4000, 1 << 16), 1u);
+    EXPECT_EQ(launches(dtype, 5, 1 << 16), 1u);
+  }
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 }  // namespace
 }  // namespace aicf
