@@ -188,9 +188,29 @@ std::optional<ValueId> drop_decided_select(Graph& graph, const Node& node, const
   return graph.add(Op::broadcast_to, {chosen}, {{"shape", result.shape}}, node.origin);
 }
 
-constexpr Rule kRules[] = {drop_decided_select,   gather_before_cast, gather_before_rows,
-                           drop_identity_operand, drop_no_op,         merge_reshapes,
-                           merge_transposes,      drop_involution,    fold_transpose_into_matmul,
+// iota over several axes = iota over the one that it counts along, repeated by a view.
+std::optional<ValueId> count_once(Graph& graph, const Node& node, const TensorType& result) {
+  if (node.op != Op::iota) return std::nullopt;
+  Shape line(result.shape.size(), Dim(1));
+  const auto axis = static_cast<size_t>(node.attrs.get_int("axis"));
+  line[axis] = result.shape[axis];
+  if (line == result.shape) return std::nullopt;
+  Attrs attrs = node.attrs;
+  attrs.set("shape", line);
+  const ValueId counted = graph.add(Op::iota, {}, attrs, node.origin);
+  return graph.add(Op::broadcast_to, {counted}, {{"shape", result.shape}}, node.origin);
+}
+
+constexpr Rule kRules[] = {count_once,
+                           drop_decided_select,
+                           gather_before_cast,
+                           gather_before_rows,
+                           drop_identity_operand,
+                           drop_no_op,
+                           merge_reshapes,
+                           merge_transposes,
+                           drop_involution,
+                           fold_transpose_into_matmul,
                            narrow_before_views};
 
 std::optional<ValueId> apply_rules(Graph& graph, const Node& node, const TensorType& result) {

@@ -105,6 +105,29 @@ TEST(Simplify, ChainsOfViewsAndIdentitiesCollapse) {
   expect_equal_meaning(program, simplified, {{"n", 3}});
 }
 
+// As of a triangle: what counts its rows and columns is not of its size.
+TEST(Simplify, CountsAlongOneAxisOnce) {
+  const Program program = parse(R"(program {
+  size n in 1..9
+  entry main(%x: f32[n, 7]) {
+    %0 = iota() {shape = [n, 7], axis = 0, dtype = i64} : i64[n, 7]
+    %1 = iota() {shape = [n, 7], axis = 1, dtype = i64} : i64[n, 7]
+    %2 = ge(%0, %1) : bool[n, 7]
+    %3 = iota() {shape = [1, 7], axis = 1, dtype = f32} : f32[1, 7]
+    %4 = select(%2, %x, %3) : f32[n, 7]
+    return "y" = %4
+  }
+})");
+  const Graph simplified = run_pass(simplify, program);
+  EXPECT_EQ(count_ops(simplified, Op::broadcast_to), 2);
+  for (const Node& node : simplified.nodes())
+    if (node.op == Op::iota) {
+      const Shape& shape = simplified.shape(node.results[0]);
+      EXPECT_TRUE(shape[0] == Dim(1) || shape[1] == Dim(1)) << print(simplified);
+    }
+  expect_equal_meaning(program, simplified, {{"n", 3}});
+}
+
 TEST(EliminateCommonSubexpressions, EqualNodesAreComputedOnce) {
   const Program program = parse(R"(program {
   entry main(%x: f32[4]) {
