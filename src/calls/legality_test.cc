@@ -22,11 +22,7 @@ constexpr int64_t kSymbolSize = 5;  // of symbols
 constexpr int kMovesPerList = 24;   // of random ones
 constexpr double kLeastAllowed = 0.98;
 
-RandomSeeds seeds() {
-  const char* soak = std::getenv("AICF_SOAK");
-  return seeds_from_environment("AICF_RANDOM_CALLS",
-                                soak != nullptr && std::string(soak) == "1" ? 100000 : 2000);
-}
+RandomSeeds seeds() { return seeds_from_environment("AICF_RANDOM_CALLS", soaks() ? 100000 : 2000); }
 
 struct Move {
   size_t from, to;

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/testing/random_seeds.h"
 #include "compile/compile.h"
 #include "compile/testing/forger.h"
 #include "compile/testing/random_arrays.h"
@@ -39,8 +40,14 @@ using testing::random_array;
 
 using Json = nlohmann::json;
 
-constexpr uint32_t kSampling = 6;     // one in so many replacements is tried; 1 tries all and takes minutes
 constexpr int64_t kLargestSize = 64;  // of a size at its high end, whatever range the plan declares
+
+// All changes take minutes: `make soak` tries each, other runs one in so many, and fewer random ones.
+template <typename Engine>
+bool tries(Engine& engine, uint32_t one_in) {
+  return testing::soaks() || engine() % one_in == 0;
+}
+int random_rounds() { return testing::soaks() ? 3000 : 800; }
 
 // 12-24-8 MLP with a GELU, a layer norm and a softmax, over a symbolic batch; optimised, with a bucket for
 // the lowest sizes.
@@ -167,7 +174,7 @@ TEST_P(HostileArtifact, EveryValueReplaced) {
   std::mt19937 engine(GetParam());
   for (const Json::json_pointer& at : values)
     for (const Json& replacement : replacements(forger.plan()[at])) {
-      if (engine() % kSampling != 0) continue;
+      if (!tries(engine, 18)) continue;
       Json plan = forger.plan();
       plan[at] = replacement;
       forger.expect_sound_plan(
@@ -179,8 +186,9 @@ TEST_P(HostileArtifact, EveryMemberDroppedOrDoubled) {
   Forger forger(good_artifact(GetParam()), kLargestSize);
   std::vector<Json::json_pointer> values;
   list_values(forger.plan(), Json::json_pointer(), values);
+  std::mt19937 engine(GetParam());
   for (const Json::json_pointer& at : values) {
-    if (at.empty()) continue;
+    if (at.empty() || !tries(engine, 4)) continue;
     Json plan = forger.plan();
     Json& parent = plan[at.parent_pointer()];
     if (parent.is_array()) {
@@ -204,6 +212,7 @@ TEST_P(HostileArtifact, EveryKernelInEveryStep) {
     for (size_t step = 0; step < forger.plan()["entries"][entry]["steps"].size(); ++step)
       for (const Kernel& kernel : kernel_table())
         for (int round = 0; round < 12; ++round) {
+          if (!tries(engine, 4)) continue;
           Json plan = forger.plan();
           Json& s = plan["entries"][entry]["steps"][step];
           s["kernel"] = std::string(kernel.name);
@@ -241,7 +250,7 @@ TEST_P(HostileArtifact, RandomChanges) {
   std::mt19937_64 engine(100 + GetParam());
   std::vector<Json::json_pointer> values;
   list_values(forger.plan(), Json::json_pointer(), values);
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < random_rounds(); ++round) {
     Json plan = forger.plan();
     const size_t first = engine() % values.size();
     for (uint64_t i = 0, changes = 1 + engine() % 4; i < changes; ++i) {
@@ -258,7 +267,7 @@ TEST_P(HostileArtifact, BytesFlippedUnderFittingChecksums) {
   Forger forger(good_artifact(GetParam()), kLargestSize);
   std::mt19937_64 engine(GetParam());
   const std::string text = forger.plan().dump();
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < random_rounds(); ++round) {
     std::string changed = text;
     for (uint64_t i = 0, changes = 1 + engine() % 3; i < changes; ++i) {
       char& c = changed[engine() % changed.size()];
@@ -276,7 +285,7 @@ TEST_P(HostileArtifact, TruncatedAndDamagedFiles) {
   const std::string& file = forger.file();
   for (size_t size = 0; size < file.size(); size += size < 64 ? 1 : 1 + file.size() / 200)
     forger.expect_sound_file(file.substr(0, size), "truncated to " + std::to_string(size));
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < random_rounds(); ++round) {
     std::string damaged = file;
     damaged[engine() % (round % 2 ? 2048 : damaged.size())] = static_cast<char>(engine());
     forger.expect_sound_file(damaged, "damaged in round " + std::to_string(round));

@@ -214,9 +214,7 @@ std::string check_seed(uint64_t seed, Tally& tally) {
 }
 
 TEST(RandomGraphs, EveryWayToRunThemAgrees) {
-  const char* soak = std::getenv("AICF_SOAK");
-  const bool long_run = soak != nullptr && std::string(soak) == "1";
-  const RandomSeeds seeds = seeds_from_environment("AICF_RANDOM_GRAPHS", long_run ? 10000 : 1000);
+  const RandomSeeds seeds = seeds_from_environment("AICF_RANDOM_GRAPHS", soaks() ? 10000 : 1000);
   Tally tally;
   std::mutex mutex;
   std::atomic<int> failures{0};

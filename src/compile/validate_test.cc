@@ -335,10 +335,7 @@ TEST(Validate, RightAutocastModelsPass) {
   }
 }
 
-uint64_t fault_count() {
-  const char* soak = std::getenv("AICF_SOAK");
-  return soak != nullptr && std::string(soak) == "1" ? 1000 : 30;
-}
+uint64_t fault_count() { return soaks() ? 1000 : 30; }
 
 // Faults of these seeds, each in one of the models, which a right device passes in this precision.
 void expect_faults_found(const std::vector<Model>& models, Precision precision, const RandomSeeds& seeds) {

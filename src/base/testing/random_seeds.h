@@ -1,12 +1,19 @@
 // Which seeds a test of random programs takes: a count of them from 1 or from AICF_SEED on, or the one of
-// AICF_SEED.
+// AICF_SEED. And whether tests take their long counts.
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 namespace aicf::testing {
+
+// As in `make soak`.
+inline bool soaks() {
+  const char* soak = std::getenv("AICF_SOAK");
+  return soak != nullptr && std::string_view(soak) == "1";
+}
 
 struct RandomSeeds {
   uint64_t first = 1, last = 1;

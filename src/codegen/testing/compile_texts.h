@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/random_seeds.h"
 #include "codegen/nvrtc.h"
 #include "kernels/testing/cuda_texts.h"
 
@@ -18,7 +19,7 @@ namespace aicf::cuda_testing {
 // Every text becomes machine code, optimised little but with AICF_SOAK=1. What asks for more of it than to be
 // there compiles it itself.
 inline void expect_compiles(const std::vector<std::string>& sources, const std::string& target) {
-  if (std::getenv("AICF_SOAK") != nullptr) {
+  if (testing::soaks()) {
     EXPECT_NO_THROW(compile_cuda(sources, target)) << target;
   } else {
     EXPECT_NO_THROW(check_cuda(sources, target)) << target;
