@@ -133,10 +133,15 @@ TensorView Arguments::interface_view(const Deferred& array) {
 std::optional<Stream> stream_of(nb::handle object) {
   if (object.is_none()) return std::nullopt;
   uintptr_t handle = 0;
+  // Every run asks: names are made once, and what is no number is not tried as one first.
+  static PyObject* const names[] = {PyUnicode_InternFromString("cuda_stream"),  // torch
+                                    PyUnicode_InternFromString("ptr")};         // CuPy
+  if (!PyLong_Check(object.ptr()))
+    for (PyObject* name : names)
+      if (const nb::object number = nb::getattr(object, nb::handle(name), nb::none());
+          PyLong_Check(number.ptr()) && nb::try_cast<uintptr_t>(number, handle))
+        return stream_of_handle(handle);
   if (nb::try_cast<uintptr_t>(object, handle)) return stream_of_handle(handle);
-  for (const char* name : {"cuda_stream", "ptr"})  // torch, CuPy
-    if (nb::hasattr(object, name) && nb::try_cast<uintptr_t>(object.attr(name), handle))
-      return stream_of_handle(handle);
   if (nb::hasattr(object, "__cuda_stream__"))  // (version, handle)
     return stream_of_handle(address(nb::cast<nb::tuple>(object.attr("__cuda_stream__")())[1]));
   throw UserError(ErrorCode::kU_unsupported_option, "this is no CUDA stream")
