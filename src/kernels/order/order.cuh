@@ -242,7 +242,6 @@ __device__ __forceinline__ Candidate better(Candidate a, Candidate b) {
 // The best of kThreads neighbouring threads, in the first of them. `some`: whether this thread has any.
 template <int kThreads, bool kLast>
 __device__ __forceinline__ Candidate best_of(Candidate best, bool some, int64_t size) {
-  if constexpr (kThreads == 1) return best;
   // What loses to everything: rank 0 at an index that is never preferred.
   if (!some) best = {0, kLast ? -1 : size};
 #pragma unroll
@@ -263,19 +262,21 @@ __device__ __forceinline__ Candidate best_of(Candidate best, bool some, int64_t 
   return best;
 }
 
-// The best of the threads of the same lane, in those of the first warp.
-template <int kWarps, bool kLast>
-__device__ __forceinline__ Candidate best_of_warps(Candidate best) {
-  __shared__ Candidate warps[kWarps][32];
-  const int lane = threadIdx.x % 32;
-  warps[threadIdx.x / 32][lane] = best;
-  __syncthreads();
-  if (threadIdx.x < 32)
-    for (int w = 1; w < kWarps; ++w) best = better<kLast>(best, warps[w][lane]);
-  return best;
+// A block of 256 is kLines neighbouring lines by shares of these; the best of a line's shares, in its first.
+template <int kLines, bool kLast>
+__device__ __forceinline__ Candidate best_of_shares(Candidate best) {
+  if constexpr (kLines == 256) return best;
+  __shared__ Candidate of[256];
+  of[threadIdx.x] = best;
+#pragma unroll
+  for (int half = 128; half >= kLines; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) of[threadIdx.x] = better<kLast>(of[threadIdx.x], of[threadIdx.x + half]);
+  }
+  return of[threadIdx.x];
 }
 
-// kThreads of a block of 256 per line: 1, 32 or 256.
+// kThreads of a block of 256 per line: 32 or 256.
 template <int kThreads, bool kMinimum, bool kLast, class T, class I, int R>
 __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, int64_t* out) {
   const int part = threadIdx.x % kThreads;
@@ -295,53 +296,57 @@ __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, 
   if (exists && part == 0) out[at[1]] = best.index;
 }
 
-// Lines that are neighbours in memory: each block of 256 takes kPart elements of 32 of them, a warp one of each at a time,
-// and gives the best to `parts`, or to `out` where one block has all of a line. ...
-template <int kPart, bool kWhole, bool kMinimum, bool kLast, class T, class I, int R>
+// Lines that are neighbours in memory: each block of 256 takes kPart elements of kLines of them and gives the best to
+// `parts`; or all elements, where kPart is 0, and gives it to `out`. ...
+template <int kLines, int kPart, bool kMinimum, bool kLast, class T, class I, int R>
 __device__ __forceinline__ void arg_columns(const ScanLines<I, R>& s, const T* x, Candidate* parts, int64_t* out) {
-  constexpr int kWarps = 8, kLoads = 16;
-  static_assert(kPart % (kWarps * kLoads) == 0);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const I count = s.lines.count(), groups = (count + 31) / 32;
-  const I line = I(blockIdx.x) % groups * 32 + lane, part = I(blockIdx.x) / groups;
+  constexpr int kShares = 256 / kLines, kLoads = 16;
+  const int share = threadIdx.x / kLines;
+  const I count = s.lines.count(), groups = (count + (kLines - 1)) / kLines;
+  const I line = I(blockIdx.x) % groups * kLines + threadIdx.x % kLines, part = I(blockIdx.x) / groups;
   const bool exists = line < count;
   I at[2] = {0, 0};
   if (exists) s.lines.locate(line, at);
-  // What loses to everything.
+  const I begin = part * I(kPart), end = kPart == 0 ? s.size : min(s.size, begin + I(kPart));
+  // What loses to everything where there is no element; indices grow, so that keys alone decide.
   Candidate best = {0, kLast ? int64_t(-1) : int64_t(s.size)};
-  const I end = min(s.size, (part + 1) * I(kPart));
-  if (exists)
-    for (I first = part * I(kPart) + warp; first < end; first += kWarps * kLoads) {
+  if (exists && begin + share < end) {
+    decltype(sort_key(*x)) most = 0;
+    I found = begin + share;
+    for (I first = begin + share; first < end; first += kShares * kLoads) {
       T values[kLoads];
 #pragma unroll
       for (int load = 0; load < kLoads; ++load)
-        if (first + load * kWarps < end) values[load] = x[at[0] + (first + load * kWarps) * s.x_stride];
+        if (first + load * kShares < end) values[load] = x[at[0] + (first + load * kShares) * s.x_stride];
 #pragma unroll
-      for (int load = 0; load < kLoads; ++load)
-        if (first + load * kWarps < end)
-          best = better<kLast>(best, {rank_of<kMinimum>(values[load]), first + load * kWarps});
+      for (int load = 0; load < kLoads; ++load) {
+        const I i = first + load * kShares;
+        const auto key = decltype(most)(rank_of<kMinimum>(values[load]));
+        if (i < end && (kLast ? key >= most : key > most)) most = key, found = i;
+      }
     }
-  best = best_of_warps<kWarps, kLast>(best);
-  if (warp != 0 || !exists) return;
-  if constexpr (kWhole) {
+    best = {most, int64_t(found)};
+  }
+  best = best_of_shares<kLines, kLast>(best);
+  if (share != 0 || !exists) return;
+  if constexpr (kPart == 0) {
     out[at[1]] = best.index;
   } else {
     parts[int64_t(part) * count + line] = best;
   }
 }
 
-// ... and a block finds the best of the parts of 32 lines.
-template <int kPart, bool kLast, class I, int R>
+// ... and a block finds the best of the parts of kLines lines.
+template <int kLines, int kPart, bool kLast, class I, int R>
 __device__ __forceinline__ void arg_of_columns(const ScanLines<I, R>& s, const Candidate* parts, int64_t* out) {
-  constexpr int kWarps = 8;
-  const I count = s.lines.count(), line = I(blockIdx.x) * 32 + threadIdx.x % 32;
-  const uint32_t per_line = uint32_t((s.size + kPart - 1) / kPart);
+  const I count = s.lines.count(), line = I(blockIdx.x) * kLines + threadIdx.x % kLines;
+  const uint32_t per_line = uint32_t((s.size + (kPart - 1)) / kPart);
   Candidate best = {0, kLast ? int64_t(-1) : int64_t(s.size)};
   if (line < count)
-    for (uint32_t i = threadIdx.x / 32; i < per_line; i += kWarps)
+    for (uint32_t i = threadIdx.x / kLines; i < per_line; i += 256 / kLines)
       best = better<kLast>(best, parts[int64_t(i) * count + line]);
-  best = best_of_warps<kWarps, kLast>(best);
-  if (threadIdx.x >= 32 || line >= count) return;
+  best = best_of_shares<kLines, kLast>(best);
+  if (threadIdx.x >= kLines || line >= count) return;
   I at[2] = {0, 0};
   s.lines.locate(line, at);
   out[at[1]] = best.index;

@@ -1,5 +1,6 @@
 // CUDA rows of sort, top_k, argmax, argmin, cumsum and cumprod.
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "base/rounding.h"
@@ -214,7 +215,6 @@ CudaCode scan_code(const CudaProblem& problem, const ScanProblem& s, const std::
 
 constexpr int64_t kArgPart = 4096;  // elements of a line that a block takes where lines are few and long
 constexpr int64_t kFewLines = 64;
-constexpr int64_t kArgShort = 16;
 
 // A flag of a template.
 std::string flag(bool value) { return value ? "true" : "false"; }
@@ -243,33 +243,36 @@ CudaCode arg_parts_code(const CudaProblem& problem, const ScanProblem& s, const 
   return code;
 }
 
-constexpr int64_t kArgColumns = 32;  // neighbouring lines of a block,
-constexpr int64_t kArgRows = 128;    //   whose 8 warps have 16 elements of each in flight
-constexpr int64_t kBlocksEach = 8;   // for a multiprocessor, so that its loads hide their latency
+constexpr int64_t kArgLoads = 16;          // elements that a thread has in flight
+constexpr int64_t kThreadsThatFill = 512;  // of a multiprocessor with so many loads each
+constexpr int64_t kArgColumns = 32;        // neighbouring lines of a block where there are fewer
+constexpr int64_t kArgBlocks = 8;          // of a multiprocessor, so that all end together
 
-// Neighbouring threads take neighbouring lines, and blocks share lines until there are enough of them.
+// Neighbouring threads take neighbouring lines. Where these do not fill the device, threads share lines, and
+// then blocks.
 CudaCode arg_columns_code(const CudaProblem& problem, const ScanProblem& s, const std::string& name,
                           bool minimum, bool last, const CudaParams& params) {
   const int64_t longest = upper_bound(s.size, problem.ranges);
-  const int64_t groups = ceil_div(upper_bound(s.lines.count(), problem.ranges), kArgColumns);
-  const int64_t shares = std::max<int64_t>(kBlocksEach * kMultiprocessors / std::max<int64_t>(groups, 1), 1);
-  const int64_t rows = ceil_div(ceil_div(longest, shares), kArgRows) * kArgRows;
-  const bool whole = longest <= rows;
-  const std::string part = std::to_string(rows), candidates = "static_cast<aicf::Candidate*>(workspace)";
-  const Dim parts = ceildiv(s.size, Dim(rows));
+  const int64_t count = std::max<int64_t>(upper_bound(s.lines.count(), problem.ranges), 1);
+  const bool fills = count >= kThreadsThatFill * kMultiprocessors;
+  const auto narrow = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  const int64_t lines = fills ? kBlock : std::min(narrow, kArgColumns);
+  const int64_t most_parts = std::max<int64_t>(kArgBlocks * kMultiprocessors / ceil_div(count, lines), 1);
+  const int64_t rows = round_up(ceil_div(longest, most_parts), kBlock / lines * kArgLoads);
+  const bool whole = fills || longest <= rows;
+  const Dim groups = ceildiv(s.lines.count(), Dim(lines)), parts = ceildiv(s.size, Dim(rows));
+  const std::string sizes = std::to_string(lines) + ", " + std::to_string(whole ? 0 : rows) + ", ",
+                    candidates = "static_cast<aicf::Candidate*>(workspace)";
   CudaCode code;
   code.source = includes({"order/order.cuh"});
   if (!whole) code.workspace_bytes = s.lines.count() * parts * Dim(16);
-  add_kernel(
-      code, problem,
-      flat_launch(whole ? name : name + "_parts",
-                  ceildiv(s.lines.count(), Dim(kArgColumns)) * (whole ? Dim(1) : parts), kBlock, params),
-      s.text + "  aicf::arg_columns<" + part + ", " + flag(whole) + ", " + flag(minimum) + ", " + flag(last) +
-          ">(s, in0, " + (whole ? "nullptr, out0" : candidates + ", nullptr") + ");\n");
-  if (whole) return code;
-  add_kernel(
-      code, problem, flat_launch(name, ceildiv(s.lines.count(), Dim(kArgColumns)), kBlock, params),
-      s.text + "  aicf::arg_of_columns<" + part + ", " + flag(last) + ">(s, " + candidates + ", out0);\n");
+  add_kernel(code, problem,
+             flat_launch(whole ? name : name + "_parts", whole ? groups : groups * parts, kBlock, params),
+             s.text + "  aicf::arg_columns<" + sizes + flag(minimum) + ", " + flag(last) + ">(s, in0, " +
+                 (whole ? "nullptr, out0" : candidates + ", nullptr") + ");\n");
+  if (!whole)
+    add_kernel(code, problem, flat_launch(name, groups, kBlock, params),
+               s.text + "  aicf::arg_of_columns<" + sizes + flag(last) + ">(s, " + candidates + ", out0);\n");
   return code;
 }
 
@@ -281,10 +284,8 @@ CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool mini
                        s.lines.strides[0].back() == Dim(1);
   const bool last = problem.params[1].require_constant("select_last of an arg reduction") != 0;
   const int64_t longest = upper_bound(s.size, problem.ranges);
-  // A thread has a short line to itself; the warps of a block share a longer one.
-  if (strided && longest > kArgShort) return arg_columns_code(problem, s, name, minimum, last, params);
-  if (strided) s.threads = 1;
-  if (!strided && longest > 2 * kArgPart && upper_bound(s.lines.count(), problem.ranges) <= kFewLines)
+  if (strided) return arg_columns_code(problem, s, name, minimum, last, params);
+  if (longest > 2 * kArgPart && upper_bound(s.lines.count(), problem.ranges) <= kFewLines)
     return arg_parts_code(problem, s, name, minimum, last, params);
   const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " + flag(minimum) + ", " +
                            flag(last) + ">(s, in0, out0);\n";

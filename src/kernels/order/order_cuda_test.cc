@@ -100,7 +100,7 @@ TEST(OrderCuda, NeighbouringLinesOfArgmaxAreSharedByWarpsAndBlocks) {
     EXPECT_EQ(launches(dtype, 3703, 1896), 2u);
     EXPECT_EQ(launches(dtype, 1000003, 3), 2u);
     EXPECT_EQ(launches(dtype, 100, 70), 1u);
-    EXPECT_EQ(launches(dtype, 4000, 1 << 16), 1u);
+    EXPECT_EQ(launches(dtype, 4000, 1 << 17), 1u);
     EXPECT_EQ(launches(dtype, 5, 1 << 16), 1u);
   }
   AICF_NEEDS_NVRTC();
