@@ -76,6 +76,8 @@ Graph decompose_composites(const Graph& graph, const PassContext& context);
 Graph decompose_conv_transpose(const Graph& graph, const PassContext& context);
 // Computes convolutions of one tap as products where the values around them lie by rows.
 Graph multiply_pointwise_convs(const Graph& graph, const PassContext& context);
+// Sums over the rows or columns of a matrix in place of products of it with one row or column, but in halves.
+Graph reduce_vector_products(const Graph& graph, const PassContext& context);
 // Makes scatters of one update a row choices by index, where other nodes check the indices.
 Graph match_one_hot(const Graph& graph, const PassContext& context);
 // Adds the few elements of windows as slices.

@@ -52,6 +52,10 @@ bool convolves_on_gpu(const Graph& graph, const PassContext& context) {
   return context.target.is_cuda() && has_op<Op::conv>(graph, context);
 }
 
+bool multiplies_on_gpu(const Graph& graph, const PassContext& context) {
+  return context.target.is_cuda() && has_op<Op::matmul>(graph, context);
+}
+
 bool trains_on_gpu(const Graph&, const PassContext& context) {
   return context.target.is_cuda() && context.gradients;
 }
@@ -92,6 +96,8 @@ const std::vector<PassInfo>& pass_table() {
       {"decompose_conv_transpose", decompose_conv_transpose, false, 1, has_op<Op::conv_transpose>},
       // Wants every convolution, and norms as the reductions that they are.
       {"multiply_pointwise_convs", multiply_pointwise_convs, false, 2, convolves_on_gpu},
+      // Products of convolutions too; reductions of its own are given their axes below.
+      {"reduce_vector_products", reduce_vector_products, false, 2, multiplies_on_gpu},
       // Every product is there; rounded constants fold below.
       {"round_tf32_operands", round_tf32_operands, true, 0},
       // Regions index every value by one domain, so a reduction must keep its axes as size 1.
