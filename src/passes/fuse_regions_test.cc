@@ -109,6 +109,25 @@ TEST(FuseRegions, ALongRowIsNotKeptForALaterStage) {
   }
 })");
   EXPECT_EQ(count_ops(run_pass(fuse_regions, program), Op::fused), 0);
+  EXPECT_EQ(count_ops(run_pass(fuse_regions, program, Target::from_name("sm_90")), Op::fused), 0);
+}
+
+// A sum reads its terms once, however many they are; what is behind it would read them again.
+TEST(FuseRegions, TermsOfALongSumAreNotStored) {
+  Program program = parse(R"(program {
+  entry main(%x: f32[200000, 3], %y: f32[200000, 3]) {
+    %0 = sub(%x, %y) : f32[200000, 3]
+    %1 = mul(%0, %0) : f32[200000, 3]
+    %2 = reduce_sum(%1) {axes = [0], keepdims = true} : f32[1, 3]
+    %3 = sqrt(%2) : f32[1, 3]
+    %4 = div(%x, %3) : f32[200000, 3]
+    return "y" = %4
+  }
+})");
+  const Graph fused = run_pass(fuse_regions, program, Target::from_name("sm_90"));
+  ASSERT_EQ(count_ops(fused, Op::fused), 1) << print(fused);
+  EXPECT_EQ(count_ops(fused, Op::div), 1);
+  EXPECT_EQ(fused.nodes().size(), 2u);
 }
 
 TEST(FuseRegions, SmallRegionsOfOneDomainJoinLargeOnesDoNot) {

@@ -92,7 +92,7 @@ void RegionGroups::merge(int from, int to) {
   if (!source.axes.empty() && !target.axes.empty() && source.axes != target.axes) return;
   const std::vector<int64_t> axes = source.axes.empty() ? target.axes : source.axes;
   const Shape full = rows_of_source ? source.full : target.full;
-  if (!axes.empty() && !row_fits(full, axes)) return;
+  if (!axes.empty() && !row_fits(full, axes) && !sums_at_once(source, target)) return;
   if (path_through_third(from, to) || path_through_third(to, from)) return;
   if (target.contraction && depends_on(graph_.node(target.nodes[0]), from)) return;
   Group merged = target;
@@ -121,7 +121,8 @@ bool RegionGroups::accepts(const Group& group, const Node& node) const {
   if (op_info(node.op).has(kReduction)) {
     const std::vector<int64_t>& axes = node.attrs.get_ints("axes");
     if (group.contraction || axes.empty() || !(graph_.shape(node.operands[0]) == group.full)) return false;
-    return (group.axes.empty() || group.axes == axes) && row_fits(group.full, axes);
+    return group.axes.empty() ? row_fits(group.full, axes) || context_.target.is_cuda()
+                              : group.axes == axes && row_fits(group.full, axes);
   }
   const Shape& shape = graph_.shape(node.results[0]);
   if (group.axes.empty()) return shape == group.full;
@@ -147,6 +148,16 @@ bool RegionGroups::row_fits(const Shape& full, const std::vector<int64_t>& axes)
   Dim length(1);
   for (int64_t axis : axes) length = length * full[static_cast<size_t>(axis)];
   return bounds(length, context_.program.sizes).hi <= kMaxKeptRow;
+}
+
+bool RegionGroups::sums_at_once(const Group& a, const Group& b) const {
+  if (!context_.target.is_cuda() || a.axes.empty() == b.axes.empty()) return false;
+  const Group &sums = a.axes.empty() ? b : a, &terms = a.axes.empty() ? a : b;
+  return std::none_of(terms.nodes.begin(), terms.nodes.end(), [&](NodeId id) {
+    const std::vector<ValueId>& operands = graph_.node(id).operands;
+    return std::any_of(operands.begin(), operands.end(),
+                       [&](ValueId operand) { return inside(sums, producer_id(graph_, operand)); });
+  });
 }
 
 size_t RegionGroups::operand_count(const Group& group, const Node& extra) const {

@@ -65,7 +65,11 @@ class RegionGroups {
   bool depends_outside(const Node& node, int g);
 
  private:
+  // Whether rows along the axes may be read again by later stages.
   bool row_fits(const Shape& full, const std::vector<int64_t>& axes) const;
+  // Whether one of the groups only reduces what the other computes, on a GPU, where no row is read again and
+  // few long ones are shared by launches.
+  bool sums_at_once(const Group& a, const Group& b) const;
   size_t operand_count(const Group& group, const Node& extra) const;
   bool leaves_graph(ValueId id) const { return leaves_graph_[static_cast<size_t>(id)]; }
   Group& group(int g) { return groups_[static_cast<size_t>(g)]; }
