@@ -16,7 +16,7 @@ struct Product {
   bool tf32 = false;
 };
 
-Program program_of(const Product& product) {
+Program program_with(const Product& product) {
   Program program;
   program.sizes["n"] = {1, 9};
   Graph graph("main");
@@ -55,7 +55,7 @@ TEST(ReduceVectorProducts, OneRowOrColumnBecomesASum) {
       {{3, 4}, {4, 1}, false, false, DType::f32, true},
   };
   for (const Product& product : products) {
-    const Program program = program_of(product);
+    const Program program = program_with(product);
     const Graph graph = reduced(program);
     EXPECT_EQ(count_ops(graph, Op::matmul), 0) << print(program);
     EXPECT_EQ(count_ops(graph, Op::reduce_sum), 1) << print(graph);
@@ -68,7 +68,7 @@ TEST(ReduceVectorProducts, MatricesHalvesAndIntegersStay) {
   for (const Product& product :
        {Product{{2, 5}, {5, 7}}, Product{{1, 5}, {5, 7}, false, false, DType::f16},
         Product{{1, 5}, {5, 7}, false, false, DType::i32}, Product{{Dim::symbol("n"), 5}, {5, 7}}})
-    EXPECT_EQ(count_ops(reduced(program_of(product)), Op::matmul), 1);
+    EXPECT_EQ(count_ops(reduced(program_with(product)), Op::matmul), 1);
 }
 
 }  // namespace
