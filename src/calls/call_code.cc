@@ -30,7 +30,7 @@ std::vector<KernelVariant> ways_of_group(const GroupedProducts& group, const Cod
 }  // namespace
 
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context, const TileProgram* program) {
-  CudaProblem problem = cuda_problem(call, context.target.arch, context.ranges);
+  CudaProblem problem = cuda_problem(call, context.target, context.ranges);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const ValueId root = call.inputs[i].root;
     CudaWindow& window = problem.inputs[i];

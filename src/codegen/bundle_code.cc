@@ -40,7 +40,7 @@ class BundleWriter {
       body +=
           (stage == 0 ? "" : "aicf::stage_barrier<" + std::to_string(blocks_) + ">();\n") + stage_text(stage);
     launch_.params = params_.dims();
-    CudaProblem problem = cuda_problem(bundle_, context_.target.arch, context_.ranges);
+    CudaProblem problem = cuda_problem(bundle_, context_.target, context_.ranges);
     // What one member writes the next one reads, so no pointer is alone.
     problem.replaced.resize(problem.inputs.size());
     std::iota(problem.replaced.begin(), problem.replaced.end(), 0);

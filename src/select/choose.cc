@@ -248,7 +248,7 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
     const CudaKernel* kernel = target.is_cuda() ? find_cuda_kernel(name) : nullptr;
     std::vector<KernelVariant> variants;
     if (kernel != nullptr)
-      variants = estimated_ways(*kernel, cuda_problem(call, target.arch, ranges), call, target, ranges);
+      variants = estimated_ways(*kernel, cuda_problem(call, target, ranges), call, target, ranges);
     for (const KernelVariant& variant : variants)
       candidates.push_back({name, variant.way, variant.microseconds});
     if (variants.empty()) candidates.push_back({name, {}, estimate_microseconds(call, name, target, ranges)});

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/common/kernel_revision.h"
+#include "select/cuda_problem.h"
 #include "select/layout.h"
 #include "select/library_call.h"
 #include "select/select.h"
@@ -121,16 +122,21 @@ TEST(Choose, ways_are_estimated_for_the_named_target) {
   const auto memory = [](const char* target) {
     return Target::from_name(target).facts().bytes_per_microsecond;
   };
-  const KernelCall fitted = choose_for(graph, "sm_90");
+  const CudaKernel& kernel = *find_cuda_kernel("matmul_tensor_core");
+  const SymbolRanges ranges;
   int compared = 0;
-  for (const char* target : {"sm_80", "sm_86", "sm_89"})
-    for (const Candidate& own : choose_for(graph, target).choice.candidates)
-      for (const Candidate& known : fitted.choice.candidates) {
-        if (own.kernel != "matmul_tensor_core" || to_string(own) != to_string(known)) continue;
-        EXPECT_NEAR(own.estimate_us / known.estimate_us, memory("sm_90") / memory(target), 1e-6)
+  for (const char* target : {"sm_80", "sm_86", "sm_89"}) {
+    const KernelCall call = choose_for(graph, target);
+    const CudaProblem problem = cuda_problem(call, Target::from_name(target), ranges);
+    EXPECT_EQ(problem.machine.multiprocessors, Target::from_name(target).facts().multiprocessors);
+    for (const Candidate& own : call.choice.candidates)
+      for (const KernelVariant& counted : cuda_variants(kernel, problem)) {
+        if (own.kernel != kernel.name || !(own.way == counted.way)) continue;
+        EXPECT_NEAR(own.estimate_us / counted.microseconds, memory("sm_90") / memory(target), 1e-6)
             << target << " " << to_string(own);
         ++compared;
       }
+  }
   EXPECT_GT(compared, 6);
 }
 

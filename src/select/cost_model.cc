@@ -36,14 +36,18 @@ double estimate_microseconds(const KernelCall& call, std::string_view kernel, co
 std::vector<KernelVariant> estimated_ways(const CudaKernel& kernel, const CudaProblem& problem,
                                           const KernelCall& call, const Target& target,
                                           const SymbolRanges& ranges) {
-  static const TargetFacts kFitted = Target::from_name("sm_90").facts();
+  TargetFacts fitted = Target::from_name("sm_90").facts();
   std::vector<KernelVariant> ways = cuda_variants(kernel, problem);
-  if (call.inputs.empty() || target.facts() == kFitted) return ways;
+  if (call.inputs.empty() || target.facts() == fitted) return ways;
+  // Of as many multiprocessors as the target has: rows count their rounds.
+  const double size = static_cast<double>(target.facts().multiprocessors) / fitted.multiprocessors;
+  fitted.half_flops *= size;
+  fitted.float_flops *= size;
   const Work work = largest_work(call, kernel.name, ranges);
   const auto least = [&](const TargetFacts& facts) {
     return least_microseconds(work, kernel.facts.units, call.inputs[0].dtype, facts);
   };
-  const double fitted = least(kFitted), part = fitted > 0 ? least(target.facts()) / fitted : 1;
+  const double own = least(fitted), part = own > 0 ? least(target.facts()) / own : 1;
   for (KernelVariant& way : ways) way.microseconds *= part;
   return ways;
 }

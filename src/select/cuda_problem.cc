@@ -4,7 +4,7 @@
 
 namespace aicf {
 
-CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& ranges) {
+CudaProblem cuda_problem(const KernelCall& call, const Target& target, const SymbolRanges& ranges) {
   CudaProblem problem;
   const auto to_cuda = [](const Window& w) { return CudaWindow{{w}}; };
   for (const Window& w : call.inputs) problem.inputs.push_back(to_cuda(w));
@@ -13,7 +13,8 @@ CudaProblem cuda_problem(const KernelCall& call, int arch, const SymbolRanges& r
     if (std::find(call.outputs.begin(), call.outputs.end(), call.inputs[i]) != call.outputs.end())
       problem.replaced.push_back(static_cast<int32_t>(i));
   problem.ranges = &ranges;
-  problem.arch = arch;
+  problem.arch = target.arch;
+  problem.machine.multiprocessors = target.facts().multiprocessors;
   if (const RowCall* row = own_row(call)) {
     problem.params = row->params;
     problem.fparams = row->fparams;

@@ -290,7 +290,7 @@ bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
   own_row(copied)->params.back() = Dim(kRoundedWeights);
   copied.inputs[1] = ordered_window(operands[1], graph_.type(operands[1]),
                                     channels_last_order(graph_.type(operands[1]).shape.size()));
-  if (!reads_boxes(row, cuda_problem(copied, target_.arch, options_.ranges))) return false;
+  if (!reads_boxes(row, cuda_problem(copied, target_, options_.ranges))) return false;
   call.inputs[1] = rounded_weights(operands[1], origin);
   own_row(call)->params.back() = Dim(kRoundedWeights);
   return true;
@@ -314,7 +314,7 @@ void Selector::read_channels_last(KernelCall& call, const KernelRow& row,
                                   const std::vector<ValueId>& operands, const std::string& origin) {
   const int64_t vector = 16 / dtype_bytes(call.inputs[0].dtype);
   const KernelCall copied = over_channels_last(call, operands);
-  const bool boxes = reads_boxes(row, cuda_problem(copied, target_.arch, options_.ranges));
+  const bool boxes = reads_boxes(row, cuda_problem(copied, target_, options_.ranges));
   const bool shared = shared_by_convolutions(operands[0]) &&
                       divide_exactly(graph_.shape(operands[0])[1], Dim(vector)).has_value();
   for (const size_t i : {0, 1})

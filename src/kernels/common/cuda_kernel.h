@@ -15,6 +15,7 @@
 #include "base/dim.h"
 #include "base/strided.h"
 #include "kernels/common/cuda_launch.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/common/kernel.h"
 #include "kernels/common/tile_program.h"
 #include "kernels/common/way.h"
@@ -60,7 +61,8 @@ struct CudaProblem {
   const TileProgram* program = nullptr;  // region code, or the epilogue over the result; null if none
   const SymbolRanges* ranges = nullptr;
   int arch = 80;  // compute capability × 10
-  Way way;        // one of cuda_variants(); nothing: the row chooses
+  CudaMachine machine;
+  Way way;  // one of cuda_variants(); nothing: the row chooses
   // Inputs that are the same memory as an output of the same window, which replaces them.
   std::vector<int32_t> replaced = {};
   // tile_gathered, tile_scattered: the input of which the last one numbers the rows.
@@ -96,7 +98,7 @@ const SymbolRanges& ranges_of(const CudaProblem& problem);
 // One way in which a row can run a problem.
 struct KernelVariant {
   Way way;                  // its text is stable: tuning records and forced choices hold it
-  double microseconds = 0;  // estimated for the machine in cuda_machine.h
+  double microseconds = 0;  // estimated for the machine in cuda_machine.h, of CudaProblem::machine's size
   bool operator==(const KernelVariant&) const = default;
 };
 

@@ -77,14 +77,14 @@ bool may_select(const CudaProblem& problem, const SortProblem& s) {
   const int64_t longest = upper_bound(s.size, problem.ranges), kept = upper_bound(s.kept, problem.ranges);
   const int64_t lines = size_to_choose_by(s.lines.count(), problem);
   return kept > 0 && kept <= kMostSelected && longest > kMostSelected &&
-         (longest <= 4 * kMostLoads * kBlock || lines >= kMultiprocessors);
+         (longest <= 4 * kMostLoads * kBlock || lines >= problem.machine.multiprocessors);
 }
 
 CudaCode select_code(const CudaProblem& problem, const SortProblem& s) {
   const CudaWindow& x = problem.inputs[0];
   const int64_t longest = upper_bound(s.size, problem.ranges);
-  const bool by_warp =
-      longest <= kSelectedByWarp && size_to_choose_by(s.lines.count(), problem) >= kMultiprocessors;
+  const bool by_warp = longest <= kSelectedByWarp &&
+                       size_to_choose_by(s.lines.count(), problem) >= problem.machine.multiprocessors;
   const int64_t warps = by_warp ? 1 : kBlock / 32;
   int64_t loads = 2;
   while (loads < kMostLoads && loads * 32 * warps < longest) loads *= 2;

@@ -42,7 +42,8 @@ int64_t most(const Dim& size, const CudaProblem& problem) {
   return bound < kUnbounded ? bound : kUnknownSize;
 }
 
-RecurrentPlan plan_of(const RecurrentWork& work) {
+RecurrentPlan plan_of(RecurrentWork work, const CudaProblem& problem) {
+  work.machine = problem.machine;
   const auto plan = recurrent_plan(work);
   AICF_CHECK(plan.has_value(), "weights of a recurrent layer fit a cluster where a row took it");
   return *plan;
@@ -126,7 +127,7 @@ CudaCode generate_recurrent_cluster(const CudaProblem& problem) {
   const size_t rest = problem.inputs.size() - (kW + 1);
   const bool has_bias = rest == (is_lstm ? 2 : 1);
   const RecurrentPlan plan =
-      plan_of(forward_work(x.dtype, w.sizes, most(x.sizes[1], problem), most(x.sizes[0], problem)));
+      plan_of(forward_work(x.dtype, w.sizes, most(x.sizes[1], problem), most(x.sizes[0], problem)), problem);
   const std::string element(cuda_type(x.dtype));
   const bool early = w.constant || w.ready;
   Text text{problem};
@@ -148,7 +149,7 @@ CudaCode generate_recurrent_backward_cluster(const CudaProblem& problem) {
   const bool reverse = problem.params[1].require_constant("direction") == 1;
   const bool has_dcells = problem.inputs.size() == kBackC + 2;
   const RecurrentPlan plan =
-      plan_of(backward_work(y.dtype, w.sizes, most(y.sizes[1], problem), most(y.sizes[0], problem)));
+      plan_of(backward_work(y.dtype, w.sizes, most(y.sizes[1], problem), most(y.sizes[0], problem)), problem);
   const std::string element(cuda_type(y.dtype));
   Text text{problem};
   std::string operands;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/common/cuda_machine.h"
-
 namespace aicf {
 namespace {
 
@@ -34,8 +32,10 @@ Split split_of(int64_t depth) {
 }
 
 // Clusters that run at once; those of 16 blocks need a whole group of multiprocessors.
-int64_t clusters_at_once(int64_t cluster) {
-  return cluster == 16 ? 7 : std::max<int64_t>(kMultiprocessors / cluster * 15 / 16, 1);
+int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine) {
+  const int64_t at_once = cluster == 16 ? 7 * machine.multiprocessors / kMultiprocessors
+                                        : machine.multiprocessors / cluster * 15 / 16;
+  return std::max<int64_t>(at_once, 1);
 }
 
 std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int64_t most_warps,
@@ -71,7 +71,7 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
       std::max(issued, accesses) + kCell + (cluster == 1 ? kNearArrival : kArrival + number(10 * cluster));
   const double start = kStart + number(w.products * of_block * w.depth * w.element_bytes) / kLoadedBytes;
   const int64_t clusters = ceil_div(w.batch, rows) * w.directions;
-  const double rounds = number(ceil_div(clusters, clusters_at_once(cluster)));
+  const double rounds = number(ceil_div(clusters, clusters_at_once(cluster, w.machine)));
   return RecurrentPlan{static_cast<int32_t>(cluster),
                        static_cast<int32_t>(warps),
                        static_cast<int32_t>(units),

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/common/cuda_machine.h"
+
 namespace aicf {
 
 // One direction of a layer, or of its gradient, as products: `depth` numbers come from the step before, of
@@ -14,6 +16,7 @@ struct RecurrentWork {
   int64_t element_bytes;
   int64_t batch, length, directions;
   int64_t columns_staged = 0;  // 1: weights come through a tile of shared memory
+  CudaMachine machine = {};
 };
 
 struct RecurrentPlan {

@@ -135,7 +135,8 @@ CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) 
   dkv.function = "attention_dkv" + suffix;
   dkv.grid[0] = sizes.batch * sizes.kv_heads * ceildiv(sizes.keys, Dim(size));
   if (!simt)
-    for (CudaLaunch* launch : {&dq, &dkv}) launch->grid[0] = min(launch->grid[0], Dim(kMultiprocessors));
+    for (CudaLaunch* launch : {&dq, &dkv})
+      launch->grid[0] = min(launch->grid[0], Dim(problem.machine.multiprocessors));
   dq.block = dkv.block = simt ? 256 : 384;
   dq.shared_bytes = simt ? backward_simt_shared(problem, sizes, size) : hopper.dq_bytes;
   dkv.shared_bytes = simt ? dq.shared_bytes : hopper.dkv_bytes;

@@ -181,7 +181,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionWay& way) {
   launch.params = params.dims();
   launch.reports_errors = prologue != nullptr;
   launch.grid[0] = heads * ceildiv(sizes.queries, Dim(way.rows));
-  if (way.unit == AttentionUnit::kWgmma) launch.grid[0] = min(launch.grid[0], Dim(kMultiprocessors));
+  if (way.unit == AttentionUnit::kWgmma)
+    launch.grid[0] = min(launch.grid[0], Dim(problem.machine.multiprocessors));
   launch.tensor_maps = tensor_maps(sizes, way);
 
   CudaCode code;

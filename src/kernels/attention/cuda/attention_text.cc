@@ -27,6 +27,7 @@ AttentionSizes sizes_of(const CudaProblem& problem) {
   };
   AttentionSizes sizes{q[0],       q[1],       k[1], q[2],       k[2],       Dim(1), 0,     0,
                        most(q[0]), most(q[1]), 1,    most(q[2]), most(k[2]), false,  false, 0};
+  sizes.multiprocessors = static_cast<double>(problem.machine.multiprocessors);
   if (!(q[1] == k[1])) {
     const auto exact = divide_exactly(q[1], k[1]);
     sizes.group = exact ? *exact : floordiv(q[1], max(k[1], Dim(1)));

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernels/common/cuda_kernel.h"
-#include "kernels/common/cuda_machine.h"  // persistent launches have a block for each multiprocessor
 #include "kernels/common/cuda_text.h"
 
 namespace aicf {
@@ -18,6 +17,7 @@ struct AttentionSizes {
   double most_batch, most_heads, most_group, most_queries, most_keys;
   bool has_mask, causal;
   int64_t window;  // 0 where there is none, or none that hides a key
+  double multiprocessors = 0;
 };
 // Upper bound of the keys that any of `rows` consecutive rows sees, but for causality.
 double seen_keys(const AttentionSizes& sizes, double rows);

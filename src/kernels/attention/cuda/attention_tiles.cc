@@ -74,9 +74,10 @@ AttentionWay simt_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   else if (depth > 128)
     tile.rows = tile.keys = 32;
   const double blocks = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows);
-  while (tile.rows > 16 && (blocks < kMultiprocessors || sizes.most_queries <= tile.rows / 2)) {
+  while (tile.rows > 16 && (blocks < sizes.multiprocessors || sizes.most_queries <= tile.rows / 2)) {
     tile.rows /= 2;
-    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows) >= kMultiprocessors)
+    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows) >=
+        sizes.multiprocessors)
       break;
   }
   return tile;
@@ -103,7 +104,7 @@ AttentionWay split_way(const CudaProblem& problem, const AttentionSizes& sizes) 
   const double seen = split_keys(sizes);
   const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
                           std::ceil(sizes.most_group * sizes.most_queries / 16);
-  if (problem.arch >= 90 && seen <= 2048 && kCluster * clusters >= kMultiprocessors / 3.0) {
+  if (problem.arch >= 90 && seen <= 2048 && kCluster * clusters >= sizes.multiprocessors / 3.0) {
     way.cluster = kCluster;
     if (seen <= kCluster * most_keys) return way;
   }
@@ -124,8 +125,8 @@ void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionS
 }
 
 // Blocks that share a multiprocessor take longer than one alone, each by `share`.
-double crowded(double blocks, double share) {
-  return std::max(1.0, 1 - share + share * std::ceil(blocks / static_cast<double>(kMultiprocessors)));
+double crowded(const AttentionSizes& sizes, double blocks, double share) {
+  return std::max(1.0, 1 - share + share * std::ceil(blocks / sizes.multiprocessors));
 }
 
 // Whether tiles of 64 rows are so few that blocks of 16 rows and a part of the keys end sooner, by estimates
@@ -143,8 +144,9 @@ bool splits_sooner(const CudaProblem& problem, const AttentionSizes& sizes) {
       plan.way.cluster > 1 ? plan.way.cluster : std::ceil(keys / (plan.way.keys * plan.tiles));
   const double rows = heads / sizes.most_group * std::ceil(sizes.most_group * sizes.most_queries / 16);
   const double whole = std::ceil(seen_keys(sizes, 64) / 64) * kTile * depth *
-                       crowded(heads * std::ceil(sizes.most_queries / 64), 0.45);
-  const double split = std::ceil(keys / parts / 64) * kPart * depth * crowded(rows * parts, 0.3) + kMerge;
+                       crowded(sizes, heads * std::ceil(sizes.most_queries / 64), 0.45);
+  const double split =
+      std::ceil(keys / parts / 64) * kPart * depth * crowded(sizes, rows * parts, 0.3) + kMerge;
   return split < kMargin * whole;
 }
 
@@ -156,12 +158,12 @@ AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   // rows of 64, 4.6 split, 80 of 40 took 3.0 and 3.5.
   const double tiles = heads * std::ceil(sizes.most_queries / 64);
   const bool is_half =
-      sizes.most_keys <= 64 && sizes.most_queries > kFewRows && 3 * tiles >= kMultiprocessors;
-  const bool is_short = sizes.most_keys <= most_keys && tiles < kMultiprocessors && !is_half;
+      sizes.most_keys <= 64 && sizes.most_queries > kFewRows && 3 * tiles >= sizes.multiprocessors;
+  const bool is_short = sizes.most_keys <= most_keys && tiles < sizes.multiprocessors && !is_half;
   // Two tiles of keys would leave most of a cluster idle, and enough blocks need no splitting: 1,360 heads of
   // three queries and 181 keys took 17.7 us in rows of 32, 24.1 split.
   const bool is_full = sizes.most_keys > most_keys && sizes.most_keys <= 2 * most_keys &&
-                       heads * std::ceil(sizes.most_queries / 32) >= 4 * kMultiprocessors;
+                       heads * std::ceil(sizes.most_queries / 32) >= 4 * sizes.multiprocessors;
   if (is_short || (sizes.most_group * sizes.most_queries <= kFewRows && !is_full))
     return split_way(problem, sizes);
   if (sizes.most_group * sizes.most_queries > kFewRows && splits_sooner(problem, sizes))
@@ -171,7 +173,7 @@ AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (sizes.most_queries <= 32)
     tile.rows = 32;
   else if (tile.keys == 64 && sizes.most_keys > 256 && depth <= 128 &&
-           heads * std::ceil(sizes.most_queries / 128) >= 2 * kMultiprocessors)
+           heads * std::ceil(sizes.most_queries / 128) >= 2 * sizes.multiprocessors)
     tile.rows = 128;
   return tile;
 }
@@ -186,7 +188,7 @@ double tf32_cycles(const AttentionSizes& sizes, const AttentionWay& way) {
   const int warps = way.rows <= 32 ? 2 : 4, tiles = way.rows / warps / 16;
   const double depth = static_cast<double>(sizes.depth + sizes.value_depth) / 128;
   const double blocks = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / way.rows);
-  const double rounds = std::ceil(blocks / static_cast<double>(kMultiprocessors)) * warps / 4;
+  const double rounds = std::ceil(blocks / sizes.multiprocessors) * warps / 4;
   const double keys = std::ceil(seen_keys(sizes, way.rows) / way.keys) * way.keys;
   return std::max(rounds, kLone) * keys * depth *
          (kTile * tiles + kShared * 4 / warps * (tiles > 1 ? 0.7 : 1.0) / 2);
@@ -246,7 +248,7 @@ int wgmma_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (!shallow || per_row || (sizes.causal && sizes.most_queries <= 2048)) return 128;
   const auto rounds = [&](int rows) {
     const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
-    return std::ceil(tiles / static_cast<double>(kMultiprocessors));
+    return std::ceil(tiles / sizes.multiprocessors);
   };
   return 4 * rounds(192) <= 3 * rounds(128) ? 192 : 128;
 }
@@ -259,8 +261,8 @@ int short_rows(const CudaProblem& problem, const AttentionSizes& sizes) {
   const auto blocks = [&](int rows) {
     return sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / rows);
   };
-  if (short_width(sizes) > 32 && blocks(128) >= kMultiprocessors) return 128;
-  return blocks(64) >= kMultiprocessors ? 64 : 0;
+  if (short_width(sizes) > 32 && blocks(128) >= sizes.multiprocessors) return 128;
+  return blocks(64) >= sizes.multiprocessors ? 64 : 0;
 }
 
 }  // namespace

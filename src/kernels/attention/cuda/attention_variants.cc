@@ -29,7 +29,7 @@ double microseconds(const AttentionSizes& sizes, const AttentionWay& way) {
   const bool wgmma = way.unit == AttentionUnit::kWgmma || way.unit == AttentionUnit::kShort;
   const double resident = way.unit == AttentionUnit::kWgmma ? 1 : 3;
   const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / way.rows);
-  const double rounds = std::ceil(tiles / (resident * static_cast<double>(kMultiprocessors))) * resident;
+  const double rounds = std::ceil(tiles / (resident * sizes.multiprocessors)) * resident;
   // With a window all rows see about as many keys, causal or not.
   const double share = sizes.causal && sizes.window == 0 ? 0.5 : 1.0;
   const double seen = share * std::ceil(seen_keys(sizes, way.rows) / way.keys) * way.keys;

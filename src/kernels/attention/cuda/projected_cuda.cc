@@ -106,7 +106,7 @@ double projected_attention_microseconds(const CudaProblem& problem) {
   const double attended = (kAttended + kAttendedColumn * depth) * 2 * kPartColumns / depth;
   const double multiplied = std::ceil(static_cast<double>(sizes.k) / 64) * kStep + kTile;
   const double tiles = std::ceil(static_cast<double>(sizes.m) / kPositions) * columns / kPartColumns;
-  const double waves = std::ceil(tiles / kMultiprocessors);
+  const double waves = std::ceil(tiles / static_cast<double>(problem.machine.multiprocessors));
   return (kStart + multiplied + (waves - 1) * std::max(multiplied, attended) + attended) /
          kCyclesPerMicrosecond;
 }
@@ -124,6 +124,7 @@ CudaCode generate_matmul_attention(const CudaProblem& problem) {
   tile.y_along_k = false;
   tile.x_rows = way.block_m;
   tile.constant_y = problem.inputs[1].constant;
+  tile.machine = problem.machine;
   const Shape& out = problem.outputs[0].sizes;
   const int64_t heads = out[1].require_constant("heads"), depth = out[3].require_constant("depth");
   const Dim m = problem.inputs[0].sizes[0], k = problem.inputs[0].sizes[1];

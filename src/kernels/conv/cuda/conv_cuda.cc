@@ -48,6 +48,7 @@ Dim places_of(const ConvProblem& c) {
 SimtSizes simt_sizes(const CudaProblem& problem, const ConvProblem& c) {
   const auto size = [&](const Dim& dim) { return size_to_choose_by(dim, problem); };
   SimtSizes sizes;
+  sizes.machine = problem.machine;
   sizes.batch = size(c.groups * phases_of(c));
   sizes.maps = size(c.maps);
   sizes.pixels = size(places_of(c));

@@ -46,15 +46,15 @@ struct ResultTile {
   int64_t rows, columns;
 };
 ResultTile depthwise_tile(ResultTile most, const CudaProblem& problem, const ConvProblem& c, int64_t units) {
-  constexpr int64_t kFilling = int64_t{kMultiprocessors} * 512;
-  const int64_t outer = size_to_choose_by(c.images, problem) * units,
+  const int64_t filling = 512 * problem.machine.multiprocessors,
+                outer = size_to_choose_by(c.images, problem) * units,
                 rows = size_to_choose_by(c.axes[1].out, problem),
                 columns = size_to_choose_by(c.axes[2].out, problem);
   const auto threads = [&](ResultTile t) {
     return outer * ceil_div(rows, t.rows) * ceil_div(columns, t.columns);
   };
-  while (threads(most) < kFilling && most.rows > 1) most.rows /= 2;
-  while (threads(most) < kFilling && most.columns > 1) most.columns /= 2;
+  while (threads(most) < filling && most.rows > 1) most.rows /= 2;
+  while (threads(most) < filling && most.columns > 1) most.columns /= 2;
   return most;
 }
 
@@ -147,7 +147,9 @@ class DepthwiseWriter {
     // A block that keeps weights makes several tiles with them where there are enough for all.
     constexpr int64_t kMostRounds = 8;
     const int64_t blocks = size_to_choose_by(ceildiv(all, places) * slices, problem_),
-                  rounds = wide ? 1 : std::clamp<int64_t>(blocks / kMachineBlocks, 1, kMostRounds);
+                  rounds =
+                      wide ? 1
+                           : std::clamp<int64_t>(blocks / problem_.machine.filling_blocks(), 1, kMostRounds);
     CudaLaunch launch = flat_launch(function(), ceildiv(all, places * Dim(rounds)),
                                     static_cast<int32_t>(kThreads / across * across), params);
     launch.grid[1] = slices;

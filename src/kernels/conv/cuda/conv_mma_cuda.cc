@@ -56,6 +56,7 @@ std::vector<PricedMatmul> gathered_ways_of(const CudaProblem& problem, const Con
                     size_to_choose_by(rows_of(c), problem), size_to_choose_by(columns_of(c), problem),
                     size_to_choose_by(depth_of(c), problem) * (tf32 ? 2 : 1)};
   sizes.f32 = tf32;
+  sizes.machine = problem.machine;
   return gathered_ways(sizes, problem.arch);
 }
 

@@ -57,10 +57,10 @@ double cycles_of(const SimtSizes& sizes, const Tile& t, const MatmulWay& way) {
   const int threads = threads_of(t), parts = split_parts(way);
   const double warps = threads / 32.0, results = t.thread_maps * t.thread_pixels;
   const int64_t tiles = tiles_of(sizes, t);
-  const int64_t blocks = tiles * parts, room = used_multiprocessors(way) * t.min_blocks;
+  const int64_t blocks = tiles * parts, room = used_multiprocessors(way, sizes.machine) * t.min_blocks;
   const auto waves = static_cast<double>(std::max<int64_t>(1, ceil_div(blocks, room)));
-  const auto sharing = static_cast<double>(
-      std::min<int64_t>(std::max<int64_t>(1, ceil_div(blocks, used_multiprocessors(way))), t.min_blocks));
+  const auto sharing = static_cast<double>(std::min<int64_t>(
+      std::max<int64_t>(1, ceil_div(blocks, used_multiprocessors(way, sizes.machine))), t.min_blocks));
   const auto steps = static_cast<double>(ceil_div(all.count, int64_t{parts}));
   const double loads = static_cast<double>(t.pixels) * all.depth / threads;
   const double load = all.flat ? kFlatLoad : sizes.channels_fast ? kFarLoad : kLoad;
@@ -111,7 +111,7 @@ int64_t simt_shared_bytes(const SimtSizes& sizes, const MatmulWay& way) {
 std::vector<PricedMatmul> simt_ways(const SimtSizes& sizes, int arch) {
   constexpr int kMostResults = 32;  // of a thread, in f64
   constexpr int kMostCluster = 8;
-  constexpr int64_t kMostBlocks = 4 * kMachineBlocks;  // that share K
+  const int64_t most_blocks = 4 * sizes.machine.filling_blocks();  // that share K
   const bool clusters = arch >= 90;
   std::vector<PricedMatmul> ways;
   for (const Tile& t : kTiles) {
@@ -119,7 +119,7 @@ std::vector<PricedMatmul> simt_ways(const SimtSizes& sizes, int arch) {
     for (const int parts : {1, 2, 4, 8, 16, 32, 64}) {
       MatmulWay way{.unit = MatmulUnit::simt, .block_m = t.maps, .block_n = t.pixels, .stages = t.stages};
       const bool is_long = simt_steps(sizes, way).count >= 2 * parts;
-      if (parts > 1 && (!is_long || tiles_of(sizes, t) * parts > kMostBlocks)) break;
+      if (parts > 1 && (!is_long || tiles_of(sizes, t) * parts > most_blocks)) break;
       const bool in_cluster = clusters && parts <= kMostCluster;
       if (parts > 1) way.split = {in_cluster ? SplitKind::cluster : SplitKind::workspace, parts};
       ways.push_back({way, cycles_of(sizes, t, way) / kCyclesPerMicrosecond});

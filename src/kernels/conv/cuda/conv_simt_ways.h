@@ -13,6 +13,7 @@ struct SimtSizes {
   bool copies = true;          // x and w are of its type
   bool channels_fast = false;  // neighbours in x are channels
   double lines = 2;            // of memory, in which 32 neighbouring places of x lie
+  CudaMachine machine = {};
 };
 
 // Results of a thread, and threads of a block.

@@ -83,6 +83,7 @@ std::vector<PricedMatmul> tma_ways_of(const CudaProblem& problem, const CudaWind
   MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
                     tap_depth(w) * constant(axes[kW].kernel) * constant(axes[kH].kernel), true};
   sizes.f32 = w.dtype == DType::f32;
+  sizes.machine = problem.machine;
   const auto per_stride = [](const CudaWindowAxis& axis) {
     return std::max(1.0,
                     static_cast<double>(constant(axis.kernel)) / static_cast<double>(constant(axis.stride)));
@@ -217,7 +218,8 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
   const MatmulWay& c = plan.way;
   const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
                        .constant_y = problem.inputs[1].constant,
-                       .half_tile = epilogue_tile(*epilogue_problem.program).has_value()};
+                       .half_tile = epilogue_tile(*epilogue_problem.program).has_value(),
+                       .machine = problem.machine};
   const Dim part_depth(ceil_div(ceil_div(plan.depth, split_parts(c)), kStepDepth) * kStepDepth);
   const DType dtype = problem.inputs[0].dtype;
   const bool tf32 = dtype == DType::f32;

@@ -30,11 +30,12 @@ MatmulWay choose_large(const MatmulSizes& sizes) {
   constexpr int64_t kShortDepth = 256;
   const MatmulWay narrow = wgmma(128, 64, 3), wide = wgmma(128, 128, 3);
   if (sizes.n <= 64 || sizes.k <= kShortDepth) return narrow;
-  const int64_t wide_waves = ceil_div(tile_count(sizes, wide), 2 * kMultiprocessors);
-  const int64_t narrow_waves = ceil_div(tile_count(sizes, narrow), 3 * kMultiprocessors);
+  const int64_t wide_waves = ceil_div(tile_count(sizes, wide), 2 * sizes.machine.multiprocessors);
+  const int64_t narrow_waves = ceil_div(tile_count(sizes, narrow), 3 * sizes.machine.multiprocessors);
   if (narrow_waves < wide_waves) return narrow;
   constexpr int64_t kLongDepth = 4096;
-  const bool splits = sizes.k >= kLongDepth && 2 * tile_count(sizes, wide) <= 2 * kMultiprocessors;
+  const bool splits =
+      sizes.k >= kLongDepth && 2 * tile_count(sizes, wide) <= 2 * sizes.machine.multiprocessors;
   return split(wide, splits ? 2 : 1);
 }
 
@@ -53,7 +54,7 @@ double small_time(const MatmulSizes& sizes, const MatmulWay& c) {
   const bool narrow = c.block_n == 32;
   const int64_t steps = ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)),
                 blocks = tile_count(sizes, c) * split_parts(c);
-  const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));
+  const auto sharing = static_cast<double>(ceil_div(blocks, sizes.machine.multiprocessors));
   const double step = std::max(narrow ? 0.39 : 0.36, (narrow ? 0.23 : 0.285) * sharing);
   double time = 1.9 + static_cast<double>(steps) * step;
   if (split_parts(c) > 1)
@@ -85,7 +86,7 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
       if (!is_sliced(way)) ways.push_back(estimated(sizes, way));
     return ways;
   }
-  const bool is_large = tile_count(sizes, wgmma(128, 64, 3)) >= kMultiprocessors;
+  const bool is_large = tile_count(sizes, wgmma(128, 64, 3)) >= sizes.machine.multiprocessors;
   ways = is_large ? large_ways(sizes) : small_ways(sizes);
   for (const PricedMatmul& other : is_large ? small_ways(sizes) : large_ways(sizes)) ways.push_back(other);
   return ways;
@@ -103,7 +104,8 @@ std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch) {
                          .warpgroups = 2,
                          .occupancy = sizes.f32 ? 2 : 3};
   const int64_t tiles = tile_count(sizes, narrow);
-  const bool is_best = tiles >= 2 * kMultiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
+  const bool is_best =
+      tiles >= 2 * sizes.machine.multiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
   std::vector<PricedMatmul> ways;
   // Boxes of pixels are stored by the warps that multiply.
   for (const MatmulWay& way : matmul_ways(sizes, MatmulFamily::wgmma, arch, 4))

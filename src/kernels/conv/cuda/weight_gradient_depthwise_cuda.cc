@@ -83,17 +83,18 @@ DepthwisePlan depthwise_plan(const CudaProblem& problem, const WeightGradientPro
     plan.slices = w.groups;
   }
   // Columns so long that every thread of the machine has some, but that the rows of x above them are few.
-  constexpr int64_t kThreads = 512 * kMultiprocessors, kColumnsOfThread = 4, kWindows = 4;
-  const int64_t height = std::max<int64_t>(size_to_choose_by(w.axes[kRowAxis].out, problem), 1),
+  constexpr int64_t kColumnsOfThread = 4, kWindows = 4;
+  const int64_t threads = 512 * problem.machine.multiprocessors,
+                height = std::max<int64_t>(size_to_choose_by(w.axes[kRowAxis].out, problem), 1),
                 across = size_to_choose_by(problem.inputs[0].sizes[0] * w.axes[kColumnAxis].out, problem) /
                          plan.positions,
                 all = std::max<int64_t>(across * (w.groups / plan.channels), 1),
-                pieces = ceil_div(kColumnsOfThread * kThreads, all),
+                pieces = ceil_div(kColumnsOfThread * threads, all),
                 least = std::min(height, kWindows * known(w.axes[kRowAxis].kernel));
   plan.rows = std::max(least, ceil_div(height, pieces));
   // Blocks of several channels have long parts, as many as run at a time; of one channel, so many that the
   // last ones leave few idle.
-  const int64_t most_blocks = (last ? resident_blocks(plan) : 16) * kMultiprocessors;
+  const int64_t most_blocks = (last ? resident_blocks(plan) : 16) * problem.machine.multiprocessors;
   const int64_t lanes = plan.threads / plan.units,
                 columns = std::max<int64_t>(across * ceil_div(height, plan.rows), 1),
                 wanted = std::clamp<int64_t>(most_blocks / plan.slices, 1, ceil_div(columns, lanes)),

@@ -39,7 +39,8 @@ void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const W
   // Where results fill the machine, a block has several rounds of them.
   constexpr int64_t kMostRounds = 8;
   int64_t rounds = 1;
-  while (rounds < kMostRounds && ceil_div(places, step * rounds * 2) * maps >= 2 * kMachineBlocks)
+  while (rounds < kMostRounds &&
+         ceil_div(places, step * rounds * 2) * maps >= 2 * problem.machine.filling_blocks())
     rounds *= 2;
   std::vector<Dim> kernel{Dim(1), Dim(1), Dim(1)}, strides(3, Dim(0));
   const size_t missing = kernel.size() - w.kernel.size();

@@ -110,14 +110,14 @@ int64_t tf32_gradient_tiles(const Tf32GradientTile& tile, const WeightGradientPr
 
 // Cycles of a multiprocessor: of its blocks' products; then the parts are written, read and added. The
 // constants are estimates that no measurement has fitted yet.
-double tf32_gradient_cycles(const Tf32GradientTile& tile, int64_t tiles, int64_t steps, int64_t parts,
-                            double part_bytes) {
+double tf32_gradient_cycles(const CudaMachine& machine, const Tf32GradientTile& tile, int64_t tiles,
+                            int64_t steps, int64_t parts, double part_bytes) {
   constexpr double kProducts = 350, kLeastStep = 500, kStart = 3000, kSumBytes = 1500;
-  const int64_t blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.occupancy;
+  const int64_t blocks = tiles * parts, at_a_time = machine.multiprocessors * tile.occupancy;
   const auto step = [&](int64_t occupancy) {
     return std::max(static_cast<double>(occupancy) * tile.m * tile.n * kTf32Step / kProducts, kLeastStep);
   };
-  const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, kMultiprocessors);
+  const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, machine.multiprocessors);
   const double waves = static_cast<double>(full) * step(tile.occupancy) + (rest > 0 ? step(rest) : 0.0);
   return kStart + waves * static_cast<double>(ceil_div(steps, parts)) +
          2 * part_bytes * static_cast<double>(parts) / kSumBytes;
@@ -131,8 +131,8 @@ std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const 
                 most = std::clamp<int64_t>(steps / kFewestSteps, 1, kMostParts);
   const auto part_bytes = static_cast<double>(w.taps * plan.x.channels * plan.y.channels * w.groups * 4);
   return weight_gradient_ways(kTf32GradientTiles, most, [&](const Tf32GradientTile& tile, int64_t parts) {
-    return tf32_gradient_cycles(tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps, parts,
-                                part_bytes);
+    return tf32_gradient_cycles(problem.machine, tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps,
+                                parts, part_bytes);
   });
 }
 

@@ -140,11 +140,13 @@ struct GradientWork {
   double copied_bytes = 0;  // read and written before
   int copies = 0;
   double operand_bytes = 0;
+  CudaMachine machine = {};
 };
 
 GradientWork gradient_work(const CudaProblem& problem, const WeightGradientProblem& w,
                            const GradientPlan& plan) {
   GradientWork work;
+  work.machine = problem.machine;
   work.rows = w.taps * plan.x.channels;
   work.columns = plan.y.channels;
   work.groups = plan.groups;
@@ -184,13 +186,13 @@ double gradient_cycles(const GradientTile& tile, const GradientWork& work, int64
                    kMemoryBytes = 1400;
   const int64_t tiles = ceil_div(work.rows, int64_t{tile.m}) * ceil_div(work.columns, int64_t{tile.n}) *
                         work.groups,
-                blocks = tiles * parts, at_a_time = int64_t{kMultiprocessors} * tile.occupancy;
+                blocks = tiles * parts, at_a_time = work.machine.multiprocessors * tile.occupancy;
   const auto step = [&](int64_t occupancy) {
     const auto n = static_cast<double>(occupancy);
     return std::max(
         {n * tile.m * tile.n * kGradientStep / kProducts, n * copy_cycles(tile, work), kLeastStep});
   };
-  const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, kMultiprocessors);
+  const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, work.machine.multiprocessors);
   const double waves = static_cast<double>(full) * step(tile.occupancy) + (rest > 0 ? step(rest) : 0.0),
                products = waves * static_cast<double>(ceil_div(work.steps, parts)),
                part_bytes = static_cast<double>(work.rows * work.columns * work.groups * 4);

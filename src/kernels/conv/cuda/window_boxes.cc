@@ -99,7 +99,8 @@ std::vector<ResultBox> possible_boxes(int64_t height, int64_t width) {
 BoxPlan plan_boxes(const CudaProblem& problem, const Dim& images, const CudaWindowAxes& axes, int64_t slices,
                    int64_t most_occupancy, const std::function<BoxWork(const ResultBox&)>& work) {
   const auto size = [&](const Dim& dim) { return std::max<int64_t>(size_to_choose_by(dim, problem), 1); };
-  const int64_t count = size(images), height = size(axes[1].out), width = size(axes[2].out);
+  const int64_t count = size(images), height = size(axes[1].out), width = size(axes[2].out),
+                multiprocessors = problem.machine.multiprocessors;
   BoxPlan best;
   best.cycles = std::numeric_limits<double>::infinity();
   for (const ResultBox& box : possible_boxes(height, width)) {
@@ -107,10 +108,10 @@ BoxPlan plan_boxes(const CudaProblem& problem, const Dim& images, const CudaWind
     const int64_t boxes = count * ceil_div(height, box.rows) * ceil_div(width, box.columns);
     const int64_t room = (shared_limit(problem.arch) + kReserved) / (needs.shared_bytes + kReserved);
     for (int64_t occupancy = 1; occupancy <= std::min(room, most_occupancy); ++occupancy) {
-      const int64_t all = kMultiprocessors * occupancy, blocks = std::clamp<int64_t>(all / slices, 1, boxes),
+      const int64_t all = multiprocessors * occupancy, blocks = std::clamp<int64_t>(all / slices, 1, boxes),
                     rounds = ceil_div(boxes, blocks) * ceil_div(slices * blocks, all);
       const auto sharing =
-          static_cast<double>(std::min(occupancy, ceil_div(slices * blocks, kMultiprocessors)));
+          static_cast<double>(std::min(occupancy, ceil_div(slices * blocks, multiprocessors)));
       const double cycles = static_cast<double>(rounds) * round_cycles(needs, sharing) +
                             round_cycles({.bytes = needs.block_bytes}, sharing);
       if (cycles < best.cycles) best = {box, occupancy, blocks, cycles};

@@ -133,6 +133,7 @@ MatmulSizes matmul_sizes(const CudaProblem& problem) {
   sizes.scattered = !divides(a.n, per(16, problem.inputs[0].dtype));
   if (in_tf32(problem)) sizes.k *= 2;
   sizes.dual = is_dual_gemm(problem);
+  sizes.machine = problem.machine;
   if (sizes.dual) sizes.n *= 2;
   for (const Dim& dim : a.batch) sizes.batch = checked_mul(sizes.batch, size(dim));
   if (const ProductGroup* group = product_group(problem))

@@ -179,7 +179,8 @@ double touched_bytes(const MatmulSizes& sizes, const MatmulWay& c) {
 
 // A step of so many blocks that run at a time: those of one multiprocessor share what it can load.
 double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t running) {
-  const double mean = static_cast<double>(running) / static_cast<double>(used_multiprocessors(c));
+  const double mean =
+      static_cast<double>(running) / static_cast<double>(used_multiprocessors(c, sizes.machine));
   const double most = most_blocks(c, mean), loaded = loaded_bytes(sizes, c, kBrokenLines);
   const double from_l2 = is_wgmma(c) ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
   if (c.unit == MatmulUnit::simt) {
@@ -206,8 +207,9 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t blocks = tile_count(sizes, c) * split_parts(c);
   const int64_t occupancy =
       std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
-  const double waves = static_cast<double>(ceil_div(blocks, used_multiprocessors(c) * occupancy));
-  const auto sharing = static_cast<double>(ceil_div(blocks, kMultiprocessors));  // in all waves
+  const double waves =
+      static_cast<double>(ceil_div(blocks, used_multiprocessors(c, sizes.machine) * occupancy));
+  const auto sharing = static_cast<double>(ceil_div(blocks, sizes.machine.multiprocessors));  // in all waves
   const double depth = static_cast<double>(sliced_depth(sizes, family_of(c))) / split_parts(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
   const double full = family_of(c) == MatmulFamily::simt ? kSlicedSimt
@@ -228,29 +230,31 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 
 }  // namespace
 
-int64_t used_multiprocessors(const MatmulWay& c) {
+int64_t used_multiprocessors(const MatmulWay& c, const CudaMachine& machine) {
   const int blocks = row_blocks(c) > 0      ? row_blocks(c)
                      : splits_in_cluster(c) ? split_parts(c)
                                             : multicast_blocks(c);
-  if (blocks < 3) return kMultiprocessors;
+  if (blocks < 3) return machine.multiprocessors;
   // Of 128 x 64 tiles 96 blocks in clusters of three ran at once, 120 took twice as long.
   // Small blocks find places beside others.
-  if (blocks == 3) return is_wgmma(c) ? 96 : 126;
-  return blocks == 4 ? 120 : 112;
+  const int used = blocks == 3 ? (is_wgmma(c) ? 96 : 126) : blocks == 4 ? 120 : 112;
+  return used * machine.multiprocessors / kMultiprocessors;
 }
 
-int64_t concurrent_blocks(const MatmulWay& c) { return used_multiprocessors(c) * resident_blocks(c); }
+int64_t concurrent_blocks(const MatmulWay& c, const CudaMachine& machine) {
+  return used_multiprocessors(c, machine) * resident_blocks(c);
+}
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
-  const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c);
+  const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c, sizes.machine);
   const int64_t sharing_row = blocks_of_row(sizes, c);
   const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
                                          : std::max<int64_t>(1, ceil_div(blocks, most));
   const auto waves = static_cast<double>(rounds);
   const int64_t running = std::min(blocks, most);
   const int64_t last = sharing_row > 0 ? running : blocks - (rounds - 1) * most;  // of the last wave
-  const double mean = static_cast<double>(running) / kMultiprocessors;
+  const double mean = static_cast<double>(running) / static_cast<double>(sizes.machine.multiprocessors);
   const bool scattered = sizes.scattered && family_of(c) == MatmulFamily::mma;
   const double sharing = rounds > 1 || scattered ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)));
@@ -301,7 +305,8 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 }
 
 double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulWay& c, int bytes) {
-  const double waves = static_cast<double>(ceil_div(tile_count(sizes, c), concurrent_blocks(c)));
+  const double waves =
+      static_cast<double>(ceil_div(tile_count(sizes, c), concurrent_blocks(c, sizes.machine)));
   const double warps_cycles = static_cast<double>(c.block_m) * c.block_n * bytes * kByteCycles;
   const double own = warps_cycles / (4.0 * c.warpgroups);  // by the warps that multiply
   if (!has_epilogue_warps(c)) return waves * own;
@@ -314,7 +319,8 @@ double matmul_row_cycles(const MatmulSizes& sizes, const MatmulWay& way, int red
   const double exchange = kRowExchange * (row_blocks(way) - 1);
   const double results = static_cast<double>(way.block_m) * way.block_n;
   // The blocks of a cluster have one tile: in each wave they start, load and reduce anew.
-  const auto waves = static_cast<double>(ceil_div(tile_count(sizes, way), concurrent_blocks(way)));
+  const auto waves =
+      static_cast<double>(ceil_div(tile_count(sizes, way), concurrent_blocks(way, sizes.machine)));
   return matmul_cycles(sizes, way) + waves * reductions * (exchange + kRowResult * results) +
          std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
 }

@@ -8,9 +8,9 @@ namespace aicf {
 
 // Those that have blocks of such clusters: of three and more some of a processing cluster stay idle, one of
 // three takes the places of four.
-int64_t used_multiprocessors(const MatmulWay& way);
+int64_t used_multiprocessors(const MatmulWay& way, const CudaMachine& machine);
 // Blocks that the machine runs at a time.
-int64_t concurrent_blocks(const MatmulWay& way);
+int64_t concurrent_blocks(const MatmulWay& way, const CudaMachine& machine);
 
 // Of one multiprocessor.
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& way);

@@ -67,8 +67,8 @@ bool loads_longer_than_it_multiplies(const MatmulWay& way) {
 
 bool has_one_tile(const MatmulPlan& plan, const CudaProblem& problem) {
   return plan.way.schedule == MatmulSchedule::cooperative && row_blocks(plan.way) == 0 &&
-         largest(plan.tiles, ranges_of(problem)) <=
-             concurrent_blocks(plan.way) / split_parts(plan.way) / multicast_blocks(plan.way);
+         largest(plan.tiles, ranges_of(problem)) <= concurrent_blocks(plan.way, problem.machine) /
+                                                        split_parts(plan.way) / multicast_blocks(plan.way);
 }
 
 // Whether x is read before the wait for the launches before (wgmma.cuh). By two warpgroups only where it is
@@ -116,7 +116,8 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
           .half_tile = takes_halves(problem),
           .own_bytes = group != nullptr ? own_operand_bytes(problem) : 0,
           .reductions = row_blocks(way) > 0 ? row_reductions(*problem.program) : 0,
-          .epilogue_warps = epilogue_warps(way, *problem.program, a.k)};
+          .epilogue_warps = epilogue_warps(way, *problem.program, a.k),
+          .machine = problem.machine};
 }
 
 }  // namespace

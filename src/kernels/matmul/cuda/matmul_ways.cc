@@ -10,8 +10,8 @@ namespace aicf {
 namespace {
 
 constexpr int kClusterArch = 90;
-constexpr int kSlicedSide = 32;                                               // of a tile of sliced.cuh
-constexpr int64_t kSliceStage = 32, kMostSlicedTiles = 6 * kMultiprocessors;  // stage: elements of K
+constexpr int kSlicedSide = 32;      // of a tile of sliced.cuh
+constexpr int64_t kSliceStage = 32;  // elements of K
 
 MatmulSplit in_cluster(int parts) {
   return parts > 1 ? MatmulSplit{SplitKind::cluster, parts} : MatmulSplit();
@@ -26,7 +26,7 @@ std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int 
   if (c.unit == MatmulUnit::single || is_ping_pong(c) || has_epilogue_warps(c) ||
       (c.warpgroups > 1 && c.occupancy > 1))
     return splits;
-  const bool fills = tile_count(sizes, c) * kMostOfCluster >= kMultiprocessors;
+  const bool fills = tile_count(sizes, c) * kMostOfCluster >= sizes.machine.multiprocessors;
   const int most = arch < kClusterArch ? 32 : is_wgmma(c) || fills ? kMostOfCluster : 64;
   const int steps = family_of(c) == MatmulFamily::simt ? 1 : 2;  // that a part has at least
   for (const int s : {2, 3, 4, 8, 16, 32, 64})
@@ -60,7 +60,8 @@ int64_t loaded_rows(const MatmulSizes& sizes, const MatmulWay& c) {
 bool wants_single(const MatmulSizes& sizes) {
   const double tiles = static_cast<double>(ceil_div(sizes.m, kSingleSide)) *
                        static_cast<double>(ceil_div(sizes.n, kSingleSide));
-  return sizes.k <= 2 * kStepDepth && tiles * static_cast<double>(sizes.batch) <= 2 * kMultiprocessors;
+  return sizes.k <= 2 * kStepDepth &&
+         tiles * static_cast<double>(sizes.batch) <= 2 * static_cast<double>(sizes.machine.multiprocessors);
 }
 
 // Dedicated warps get halves (wgmma_epilogue_warps.cuh). Of f32 the widest of their tiles is another without
@@ -80,13 +81,13 @@ std::vector<MatmulWay> tiles_for(const MatmulSizes& sizes, MatmulFamily family, 
 
 // So many that blocks take several.
 bool has_several_tiles(const MatmulSizes& sizes, const MatmulWay& c) {
-  return tile_count(sizes, c) > concurrent_blocks(c);
+  return tile_count(sizes, c) > concurrent_blocks(c, sizes.machine);
 }
 
 // Stages of wgmma beyond those of its tile, or fewer.
 void set_stages(const MatmulSizes& sizes, MatmulWay& c) {
   const int64_t tiles = tile_count(sizes, c) * split_parts(c);
-  if (tiles > concurrent_blocks(c)) return;
+  if (tiles > concurrent_blocks(c, sizes.machine)) return;
   // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
   // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
   constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 24, kStepBytes = kStepDepth * 2;
@@ -96,12 +97,13 @@ void set_stages(const MatmulSizes& sizes, MatmulWay& c) {
     // so that they spread evenly (five stages of 64 x 64 let four blocks crowd on half of the machine); the
     // next launch's blocks then take the places of those that end.
     constexpr int64_t kOther = 2 * kEpilogue;  // the system's, too
-    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));
+    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, sizes.machine.multiprocessors));
     const int64_t room =
         2 * kHalfOfAll / std::max<int64_t>(blocks, 2) - kOther - kept_x_bytes(sizes, c, true);
     c.stages = static_cast<int>(std::clamp<int64_t>(room / (c.block_n * kStepBytes), 2, kMostStages));
   } else if (sizes.m <= 64) {
-    const int64_t blocks = std::max<int64_t>(1, ceil_div(tiles, kMultiprocessors));  // of one multiprocessor
+    const int64_t blocks =
+        std::max<int64_t>(1, ceil_div(tiles, sizes.machine.multiprocessors));  // of one multiprocessor
     const int64_t wanted = kHalfMemory / blocks / ((8 + c.block_n) * kStepBytes);
     const int64_t room = kPipelineBytes / std::max<int64_t>(blocks, c.occupancy) /
                          ((loaded_rows(sizes, c) + c.block_n) * kStepBytes);
@@ -203,9 +205,9 @@ int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& c) {
       6;  // of x in shared memory, beside three stages of y and the buffers of the results
   const int64_t rows = ceil_div(sizes.m, c.block_m), columns = ceil_div(sizes.n, c.block_n);
   if (!keeps_x_stationary(c) || sizes.batch != 1 || !sizes.x_along_k ||
-      ceil_div(sizes.k, kStepDepth) > kMostSteps || rows < 1 || rows > kMultiprocessors)
+      ceil_div(sizes.k, kStepDepth) > kMostSteps || rows < 1 || rows > sizes.machine.multiprocessors)
     return 0;
-  const int64_t blocks = kMultiprocessors / rows;
+  const int64_t blocks = sizes.machine.multiprocessors / rows;
   return columns >= 2 * blocks ? blocks : 0;
 }
 
@@ -281,7 +283,7 @@ int64_t sliced_bytes(const MatmulWay& c) {
 std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch) {
   std::vector<MatmulWay> ways;
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, kSlicedSide) * ceil_div(sizes.n, kSlicedSide);
-  if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > kMostSlicedTiles) return ways;
+  if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > 6 * sizes.machine.multiprocessors) return ways;
   // So short a K has nothing to slice: on an H100 a step of such products took 7.5 us with single.cuh, 12 so.
   if (family == MatmulFamily::simt && sizes.k <= kStepDepth && wants_single(sizes)) return ways;
   const int64_t depth = sliced_depth(sizes, family);

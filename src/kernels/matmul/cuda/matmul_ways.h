@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_way.h"
 
 namespace aicf {
@@ -25,6 +26,7 @@ struct MatmulSizes {
   bool x_fetched = false, y_fetched = false, scattered = false;
   bool dual = false;   // n counts the columns of both products of a dual GEMM
   double repeats = 1;  // of an element of x: windows of a convolution overlap
+  CudaMachine machine = {};
 };
 
 // A way and what it is estimated to take on the machine that estimates were fitted to.

@@ -174,11 +174,12 @@ CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& ti
   launch.cluster = blocks_together(c, tile, tiles);
   if (tile.constant_y) launch.early_inputs = {1};
   if (tile.early_x) launch.early_inputs = {0, 1};
-  launch.grid[0] = row_blocks(c) > 0         ? tiles
-                   : splits_in_cluster(c)    ? tiles * Dim(split_parts(c))
-                   : multicast_blocks(c) > 1 ? min(tiles, Dim(concurrent_blocks(c) / multicast_blocks(c))) *
-                                                   Dim(multicast_blocks(c))
-                                             : min(tiles, Dim(kMultiprocessors * c.occupancy));
+  launch.grid[0] = row_blocks(c) > 0      ? tiles
+                   : splits_in_cluster(c) ? tiles * Dim(split_parts(c))
+                   : multicast_blocks(c) > 1
+                       ? min(tiles, Dim(concurrent_blocks(c, tile.machine) / multicast_blocks(c))) *
+                             Dim(multicast_blocks(c))
+                       : min(tiles, Dim(tile.machine.multiprocessors * c.occupancy));
   return launch;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "kernels/common/cuda_launch.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/common/tile_program.h"
 #include "kernels/matmul/cuda/matmul_way.h"
 
@@ -34,6 +35,7 @@ struct WgmmaTile {
   int own_bytes = 0;       // of a group's epilogue, that it reads for each result
   int reductions = 0;      // of rows, in the epilogue
   int epilogue_warps = 4;  // that run the epilogue and nothing else
+  CudaMachine machine = {};
 };
 // Warps of an epilogue by dedicated warps: more where that of four would take longer than the
 // product of a tile.

@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/common/cuda_machine.h"
-
 namespace aicf {
 namespace {
 
@@ -31,14 +29,15 @@ double ceil_of(double a, double b) { return std::ceil(a / b); }
 
 // Blocks of a launch.
 struct Blocks {
-  double count, on_one, at_once;  // on a multiprocessor; of these at the same time
+  double count, multiprocessors, on_one, at_once;  // on a multiprocessor; of these at the same time
 
-  Blocks(double blocks, int threads)
+  Blocks(const ColumnsWork& work, double blocks, int threads)
       : count(blocks),
-        on_one(ceil_of(blocks, kMultiprocessors)),
+        multiprocessors(static_cast<double>(work.machine.multiprocessors)),
+        on_one(ceil_of(blocks, multiprocessors)),
         at_once(std::max(1.0, kResidentThreads / threads)) {}
   // Blocks behind one another where no more fit; the last ones fill half of the machine.
-  double waves() const { return on_one <= at_once ? 1 : count / (kMultiprocessors * at_once) + 0.5; }
+  double waves() const { return on_one <= at_once ? 1 : count / (multiprocessors * at_once) + 0.5; }
   double resident() const { return std::min(on_one, at_once); }
   // Cycles in which all blocks move so many bytes each, at `rate` of all multiprocessors.
   double moving(double bytes, double rate) const {
@@ -99,7 +98,7 @@ struct Model {
     const double again = holds() ? 0 : stage.load_bytes - stage.first_bytes,
                  all = of_block * stage.load_bytes;
     const bool near = all * blocks.resident() <= kNear;
-    const bool cached = all * std::min(blocks.count, blocks.at_once * kMultiprocessors) <= kCached;
+    const bool cached = all * std::min(blocks.count, blocks.at_once * blocks.multiprocessors) <= kCached;
     const double memory = whole(stage.first_bytes, kBurst) + whole(stage.store_bytes, kBurst) +
                           (cached ? 0 : whole(again, kBurst)) + stage.along_loads + stage.along_stores,
                  cache = whole(stage.first_bytes, kSector) + whole(stage.store_bytes, kSector) +
@@ -118,7 +117,7 @@ struct Model {
   }
 
   double together() const {
-    const Blocks blocks(ceil_of(vectors(), shape.across), shape.threads);
+    const Blocks blocks(work, ceil_of(vectors(), shape.across), shape.threads);
     double by_itself = kBlockCycles, shared = 0;
     for (const ColumnsStage& stage : work.stages) by_itself += latency(stage), shared += share(stage, blocks);
     return kLaunchCycles + blocks.waves() * by_itself + shared;
@@ -127,7 +126,7 @@ struct Model {
     double total = 0;
     for (const ColumnsStage& stage : work.stages) {
       const int across = stage.walks ? shape.across : combining_across(shape);
-      const Blocks blocks(ceil_of(vectors(), across) * (stage.walks ? shape.splits : 1), shape.threads);
+      const Blocks blocks(work, ceil_of(vectors(), across) * (stage.walks ? shape.splits : 1), shape.threads);
       total += kLaunchCycles + blocks.waves() * (kBlockCycles + latency(stage)) + share(stage, blocks) +
                parts(stage, across, blocks);
     }
@@ -174,10 +173,11 @@ ColumnsShape columns_shape(const ColumnsWork& work) {
         if (work.stages.size() == 1) continue;
         // The fewest that fill rounds: what follows reads what every part leaves.
         const double splits =
-            groups > kMachineBlocks
+            groups > static_cast<double>(work.machine.filling_blocks())
                 ? 1
-                : std::min<double>(static_cast<double>(balanced_splits(static_cast<int64_t>(groups))),
-                                   std::floor(work.length / deep));
+                : std::min<double>(
+                      static_cast<double>(work.machine.balanced_splits(static_cast<int64_t>(groups))),
+                      std::floor(work.length / deep));
         if (splits > 1) note({vector, threads, across, static_cast<int>(splits)});
       }
   return best;

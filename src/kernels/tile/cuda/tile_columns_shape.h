@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/common/cuda_machine.h"
+
 namespace aicf {
 
 // Of one stage, in bytes of one column of one element of the rows.
@@ -31,6 +33,7 @@ struct ColumnsWork {
   int most_threads = 512;                  // of a block
   int column_bytes = 0, repeat_bytes = 0;  // of an element of all operands, as of a stage
   std::vector<ColumnsStage> stages;
+  CudaMachine machine = {};
 };
 
 struct ColumnsShape {

@@ -56,6 +56,7 @@ class ColumnsWriter : public StagedWriter {
   ColumnsWork work() {
     const auto number = [&](const Dim& dim) { return static_cast<double>(std::max<int64_t>(bound(dim), 1)); };
     ColumnsWork work;
+    work.machine = problem_.machine;
     work.places = number(space_count(space_, 0, axis()));
     work.columns = number(columns_), work.length = number(length_);
     work.inner_axes = static_cast<int>(space_.rank() - space_.outer);

@@ -2,14 +2,10 @@
 // vectors a block apart, all loads before the first use.
 #include <algorithm>
 
-#include "kernels/common/cuda_machine.h"
 #include "kernels/tile/cuda/tile_writer.h"
 
 namespace aicf {
 namespace {
-
-constexpr int64_t kMachineThreads =
-    kMultiprocessors * 2048;  // enough to hide memory latency with one vector each
 
 class FlatWriter : public TileWriter {
  public:
@@ -53,9 +49,10 @@ class FlatWriter : public TileWriter {
     for (size_t i = 0; i < space_.views.size(); ++i)
       if (!one_element(i, axis_)) widest = std::max(widest, dtype_bytes(space_.views[i].dtype));
     items_ = added_ != nullptr ? 1 : rank > 1 ? 4 : std::clamp(16 / (vector_ * widest), 1, 4);
-    const int64_t threads = bound(count_);
-    while (items_ > 1 && threads / items_ < 2 * kMachineThreads) items_ /= 2;
-    threads_ = threads < kMachineThreads ? 128 : items_ == 1 ? 512 : 256;
+    // With one vector each, so many hide the latency of memory.
+    const int64_t filling = 2048 * problem_.machine.multiprocessors, threads = bound(count_);
+    while (items_ > 1 && threads / items_ < 2 * filling) items_ /= 2;
+    threads_ = threads < filling ? 128 : items_ == 1 ? 512 : 256;
   }
 
   // Number of the distinct offset of a view; -1: none.

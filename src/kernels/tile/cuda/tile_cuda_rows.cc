@@ -72,13 +72,15 @@ void RowsWriter::choose() {
       problem_.arch >= 90 && length > kMaxBlockRow && length <= kMaxClusterRow && rows >= 16;
   if (has_sums()) {
     choose_sums(vectors);
-  } else if (length > kMaxBlockRow && rows >= kMachineBlocks && choose_fetched_rows()) {
+  } else if (length > kMaxBlockRow && rows >= problem_.machine.filling_blocks() && choose_fetched_rows()) {
     group_ = threads_ = 512, items_ = 1, kept_ = false;
   } else if (clusters) {
     choose_cluster(vectors);
-  } else if (reduces && rows < kMachineBlocks / 4 && length > kMaxBlockRow && vectors * rows >= 4 * 4096) {
+  } else if (reduces && rows < problem_.machine.multiprocessors && length > kMaxBlockRow &&
+             vectors * rows >= 4 * 4096) {
     group_ = threads_ = 512, items_ = 1, kept_ = false;
-    splits_ = static_cast<int>(std::clamp<int64_t>(vectors / 1024, 1, balanced_splits(rows)));
+    splits_ =
+        static_cast<int>(std::clamp<int64_t>(vectors / 1024, 1, problem_.machine.balanced_splits(rows)));
   } else {
     choose_group(std::max<int64_t>(vectors, 1), rows);
   }
@@ -94,7 +96,7 @@ void RowsWriter::choose_group(int64_t vectors, int64_t rows) {
       if (items > most || used < best + 0.15) continue;
       best = used, group_ = group, items_ = static_cast<int>(items);
     }
-    threads_ = std::max(group_, rows * group_ < kMultiprocessors * 128 * 2 ? 64 : 128);
+    threads_ = std::max(group_, rows * group_ < problem_.machine.multiprocessors * 128 * 2 ? 64 : 128);
   } else {
     kept_ = vectors * vector_ <= int64_t{1024} * kMaxKept;
     int64_t items = 2;

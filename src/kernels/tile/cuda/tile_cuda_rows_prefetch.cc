@@ -65,7 +65,8 @@ int64_t RowsWriter::fetched_row_bytes() const { return fetched_from(space_.views
 
 int64_t RowsWriter::walk_blocks() const {
   const int64_t rows = std::max<int64_t>(bound(rows_), 1), at_once = threads_ / group_;
-  return std::min((has_sums() ? sum_blocks() : 1) * kMultiprocessors, (rows + at_once - 1) / at_once);
+  return std::min((has_sums() ? sum_blocks() : 1) * problem_.machine.multiprocessors,
+                  (rows + at_once - 1) / at_once);
 }
 
 std::string RowsWriter::walk_rows_text() {

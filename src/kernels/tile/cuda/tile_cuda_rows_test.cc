@@ -94,7 +94,7 @@ TEST(TileCuda, FewColumnsHaveFewThreadsSideBySide) {
   const CudaCode split = find_cuda_kernel("tile")->generate(problem);
   EXPECT_EQ(split.launches.size(), 2U);
   EXPECT_GE(*split.launches[0].grid[0].constant(), kMultiprocessors);
-  EXPECT_LE(*split.launches[0].grid[0].constant(), kMachineBlocks);
+  EXPECT_LE(*split.launches[0].grid[0].constant(), CudaMachine().filling_blocks());
 }
 
 // How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,
