@@ -37,10 +37,6 @@ template <class E, ScatterReduction R>
 constexpr bool kSumsApart =
     !std::is_same_v<typename E::Stored, typename E::Value> && std::is_floating_point_v<typename E::Value> &&
     (R == ScatterReduction::add || R == ScatterReduction::mul);
-bool sums_apart(DType dtype, int64_t reduction) {
-  const auto kind = static_cast<ScatterReduction>(reduction);
-  return is_half(dtype) && (kind == ScatterReduction::add || kind == ScatterReduction::mul);
-}
 
 // Calls `pick` with the reduction as a type and gives its result.
 template <class Pick>
@@ -250,10 +246,10 @@ void run_blocks(BoundCall& call, ScatterBlocksPlan& plan, int64_t reduction) {
   plan.wide_indices = call.inputs[1].dtype == DType::i64;
   for (int t = 0; t < 3; ++t) plan.steps[t] = step_of(plan.block, t);
   split_block(call, plan);
-  if (sums_apart(call.inputs[0].dtype, reduction))
-    call.scratch_bytes = checked_mul(checked_mul(plan.places.count, plan.block_per_tile), sizeof(float));
   call.run = with_element_type(call.inputs[0].dtype, [&](auto e) {
     return with_reduction(static_cast<ScatterReduction>(reduction), [&](auto r) -> RunTile {
+      if (kSumsApart<decltype(e), decltype(r)::value>)
+        call.scratch_bytes = checked_mul(checked_mul(plan.places.count, plan.block_per_tile), sizeof(float));
       return run_scatter_blocks<decltype(e), decltype(r)::value>;
     });
   });
@@ -351,9 +347,10 @@ void prepare_scatter_elements(BoundCall& call) {
     plan.lines_per_tile = kLinesTogether;
     call.tiles = ceil_div(plan.lines.count, kLinesTogether);
   }
-  if (sums_apart(x.dtype, call.params[1])) call.scratch_bytes = checked_mul(plan.size, sizeof(float));
   call.run = with_element_type(x.dtype, [&](auto e) {
     return with_reduction(static_cast<ScatterReduction>(call.params[1]), [&](auto r) -> RunTile {
+      if (kSumsApart<decltype(e), decltype(r)::value>)
+        call.scratch_bytes = checked_mul(plan.size, sizeof(float));
       return run_scatter_elements<decltype(e), decltype(r)::value>;
     });
   });
