@@ -32,12 +32,13 @@ TEST(LaunchesApart, FewLargeBlocksShareNoMultiprocessor) {
   EXPECT_EQ(blocks_at_once(few), 1);
 }
 
-// More blocks than multiprocessors, a call that runs beside others, a GPU whose kernels do not
-// begin early: as the kernel asks.
+// More blocks than multiprocessors, a call that runs beside others, a GPU whose kernels do not begin early, a
+// call so short that a later start costs it more than sharing: as the kernel asks.
 TEST(LaunchesApart, OthersMay) {
   EXPECT_GT(blocks_at_once(product("16384", "832", "sm_90")), 1);
   EXPECT_GT(blocks_at_once(product("8192", "832", "sm_90", 1)), 1);
   EXPECT_GT(blocks_at_once(product("8192", "832", "sm_80")), 1);
+  EXPECT_GT(blocks_at_once(product("8192", "32", "sm_90")), 1);
 }
 
 }  // namespace
