@@ -68,7 +68,7 @@ PARTIAL = {
     }
     | {"kernels/common/product_group.h"},
     ("codegen", "select"): {"select/call_program.h", "select/cuda_problem.h", "select/layout.h"},
-    ("codegen", "calls"): {"calls/bundle_calls.h", "calls/call_code.h", "calls/group_products.h"},
+    ("codegen", "calls"): {"calls/call_code.h"},
     ("plan", "kernels"): LAUNCH,
 }
 

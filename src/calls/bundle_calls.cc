@@ -1,8 +1,6 @@
 // Which calls share a launch (horizontal fusion). Where several small calls take less time in one launch than
 // in one each, a bundle takes their place. The rest keep their order, but for calls that share no memory with
 // a bundle, which may pass it.
-#include "calls/bundle_calls.h"
-
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -23,9 +21,6 @@ constexpr size_t kMaxMembers = 64;
 constexpr size_t kMaxOpen = 3;                   // at a time
 constexpr size_t kMaxArguments = 480;            // of 8 bytes; kernels take 4 KiB
 constexpr int64_t kMaxStaticShared = 16 * 1024;  // bytes of all members together
-constexpr int kMaxBlock = 512;                   // threads: more would leave other members too few registers
-constexpr int64_t kMaxShared = 32 * 1024;        // bytes, dynamic; beside them those of the members' own
-constexpr int kMaxCluster = 8;                   // blocks that every device with clusters takes
 
 // A call that could be a member.
 struct Small {
@@ -204,19 +199,6 @@ class Bundler {
 };
 
 }  // namespace
-
-int bundle_blocks(int64_t widest_stage, const Target& target) {
-  int blocks = 1;
-  while (target.arch >= 90 && blocks < kMaxCluster && blocks < widest_stage) blocks *= 2;
-  return blocks;
-}
-
-bool joins_bundle(const CudaCode& code) {
-  if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
-  const CudaLaunch& launch = code.launches[0];
-  return launch.cluster == 1 && launch.block <= kMaxBlock && launch.shared_bytes <= kMaxShared &&
-         launch.tensor_maps.empty() && launch.grid[1] == Dim(1) && launch.grid[2] == Dim(1);
-}
 
 void bundle_calls(const RuleSite& site) { Bundler(site).run(); }
 

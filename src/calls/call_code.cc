@@ -15,6 +15,10 @@ namespace {
 // A kernel's arguments, of which a product takes two tensor maps; and those that are sizes.
 constexpr size_t kArgumentBytes = 4096, kMapBytes = 128, kPointerBytes = 8, kSizeBytes = 128;
 
+constexpr int kMaxBundleBlock = 512;             // threads: more would leave other members too few registers
+constexpr int64_t kMaxBundleShared = 32 * 1024;  // bytes, dynamic; beside them those of the members' own
+constexpr int kMaxCluster = 8;                   // blocks that every device with clusters takes
+
 // All sums of a group are of one type.
 std::vector<KernelVariant> ways_of_group(const GroupedProducts& group, const CodeContext& context) {
   std::optional<DType> sums;
@@ -54,6 +58,19 @@ CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm 
   CudaProblem problem = call_problem(call, context);
   problem.form = form;
   return kernel->generate(problem);
+}
+
+bool joins_bundle(const CudaCode& code) {
+  if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
+  const CudaLaunch& launch = code.launches[0];
+  return launch.cluster == 1 && launch.block <= kMaxBundleBlock && launch.shared_bytes <= kMaxBundleShared &&
+         launch.tensor_maps.empty() && launch.grid[1] == Dim(1) && launch.grid[2] == Dim(1);
+}
+
+int bundle_blocks(int64_t widest_stage, const Target& target) {
+  int blocks = 1;
+  while (target.arch >= 90 && blocks < kMaxCluster && blocks < widest_stage) blocks *= 2;
+  return blocks;
 }
 
 bool has_sums(const KernelCall& member, const CodeContext& context) {

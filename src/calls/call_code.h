@@ -34,6 +34,11 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context,
 
 CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm form);
 
+// Whether a call with this code can be a member of a bundle; and the blocks of one cluster, or 1, that a
+// bundle of several stages runs in, if its widest stage has so many.
+bool joins_bundle(const CudaCode& code);
+int bundle_blocks(int64_t widest_stage, const Target& target);
+
 // Whether join_sums has given a member of a group the sums of its x, as its last result; and its problem
 // without them.
 bool has_sums(const KernelCall& member, const CodeContext& context);

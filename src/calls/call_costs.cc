@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "calls/bundle_calls.h"
 #include "select/cost_model.h"
 
 namespace aicf {

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "calls/bundle_calls.h"
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
 #include "kernels/common/prologue.h"

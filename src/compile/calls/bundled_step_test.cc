@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "calls/bundle_calls.h"
+#include "calls/call_code.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "compile/testing/compiled.h"
