@@ -1,4 +1,4 @@
-#include "codegen/bundle_code.h"
+#include "codegen/fused_code.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,6 @@
 
 #include "base/comma_list.h"
 #include "base/error.h"
-#include "calls/bundle_calls.h"
 #include "codegen/unit_writer.h"
 #include "kernels/common/cuda_text.h"
 #include "select/cuda_problem.h"

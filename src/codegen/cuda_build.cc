@@ -5,10 +5,8 @@
 #include <iterator>
 
 #include "base/error.h"
-#include "codegen/bundle_code.h"
+#include "codegen/fused_code.h"
 #include "codegen/nvrtc.h"
-#include "codegen/product_group_code.h"
-#include "codegen/prologue_code.h"
 #include "codegen/unit_writer.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/custom_kernel.h"

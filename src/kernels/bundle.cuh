@@ -1,4 +1,4 @@
-// The barrier of a bundle's blocks between two stages (codegen/bundle_code.h).
+// The barrier of a bundle's blocks between two stages (codegen/bundle_code.cc).
 #pragma once
 
 #include "prelude.cuh"
