@@ -187,12 +187,6 @@ size_t length_of(const CudaUnit& unit) {
   return unit.source.size() + static_cast<size_t>(unit.work.cost) * kTextOfKernel;
 }
 
-std::vector<CudaUnit> units_of(const std::vector<std::string>& sources, const std::string& target) {
-  std::vector<CudaUnit> units;
-  for (const std::string& source : sources) units.push_back({source, target});
-  return units;
-}
-
 std::vector<std::string> compile_units(const std::vector<CudaUnit>& units, Effort effort,
                                        std::vector<double>* milliseconds = nullptr,
                                        const WhileForked& here = {}) {
@@ -217,22 +211,12 @@ std::vector<std::string> compile_units(const std::vector<CudaUnit>& units, Effor
 
 }  // namespace
 
-std::string compile_cuda(const std::string& source, const std::string& target) {
-  return compile_cuda(std::vector<CudaUnit>{{source, target}})[0];
-}
-
 std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units, std::vector<double>* milliseconds,
                                       const WhileForked& here) {
   return compile_units(units, Effort::kProduct, milliseconds, here);
 }
 
-std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target) {
-  return compile_cuda(units_of(sources, target));
-}
-
-void check_cuda(const std::vector<std::string>& sources, const std::string& target) {
-  compile_units(units_of(sources, target), Effort::kCheck);
-}
+void check_cuda(const std::vector<CudaUnit>& units) { compile_units(units, Effort::kCheck); }
 
 std::string nvrtc_version() {
   int major = 0, minor = 0;

@@ -15,11 +15,6 @@ namespace aicf {
 inline constexpr const char* kCudaOptions[] = {
     "--std=c++17", "--fmad=false", "--device-as-default-execution-space", "--no-source-include", "--minimal"};
 
-// Machine code (an ELF cubin or PTX text) of one translation unit. EnvironmentError device_missing without
-// NVRTC, library_unusable if it cannot be loaded; InternalError check_failed with the compiler's log and the
-// numbered text if it does not compile, because all text is ours.
-std::string compile_cuda(const std::string& source, const std::string& target);
-
 // How much there is to compile.
 struct CompileWork {
   int kernels = 1;
@@ -32,17 +27,19 @@ struct CudaUnit {
   CompileWork work = {};
 };
 
-// As compile_cuda for each unit, results in order. NVRTC compiles one unit at a time in a process, so the
-// units are shared out to forked processes, one per core; none is compiled in this one, whose forks would
-// inherit locks of NVRTC's threads. `milliseconds` gets how long each took; `here`: see run_forked.
+// Machine code (an ELF cubin or PTX text) of each unit, in order. EnvironmentError device_missing without
+// NVRTC, library_unusable if it cannot be loaded; InternalError check_failed with the compiler's log and the
+// numbered text if one does not compile, because all text is ours. NVRTC compiles one unit at a time in a
+// process, so the units are shared out to forked processes, one per core; none is compiled in this one, whose
+// forks would inherit locks of NVRTC's threads. `milliseconds` gets how long each took; `here`: see
+// run_forked.
 std::vector<std::string> compile_cuda(const std::vector<CudaUnit>& units,
                                       std::vector<double>* milliseconds = nullptr,
                                       const WhileForked& here = {});
-std::vector<std::string> compile_cuda(const std::vector<std::string>& sources, const std::string& target);
 
-// Whether each text compiles, in less time: NVRTC optimises little and assembles all of it. Throws as
+// Whether each unit compiles, in less time: NVRTC optimises little and assembles all of it. Throws as
 // compile_cuda does.
-void check_cuda(const std::vector<std::string>& sources, const std::string& target);
+void check_cuda(const std::vector<CudaUnit>& units);
 
 // "13.0", part of what fixes the bits of a build.
 std::string nvrtc_version();

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "codegen/testing/compile_cuda.h"
 #include "codegen/testing/needs_nvrtc.h"
 
 namespace aicf {

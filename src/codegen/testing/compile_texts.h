@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/testing/random_seeds.h"
-#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_cuda.h"
 #include "kernels/testing/cuda_texts.h"
 
 namespace aicf::cuda_testing {

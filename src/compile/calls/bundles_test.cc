@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/error.h"
-#include "calls/bundle_calls.h"
+#include "calls/call_code.h"
 #include "codegen/cuda_build.h"
-#include "codegen/nvrtc.h"
+#include "codegen/testing/compile_cuda.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_graph.h"
 #include "compile/testing/selected_calls.h"

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "codegen/nvrtc.h"
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/conv/cuda/conv_program.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "codegen/nvrtc.h"
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/testing/cuda_texts.h"

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "codegen/nvrtc.h"
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/cuda_machine.h"
