@@ -12,4 +12,11 @@ inline bool is_tile_region(const Node& node) {
   return node.op == Op::fused && node.attrs.get_str("kind") == kTileRegion;
 }
 
+// Of a region's body; null if nothing in it reduces.
+inline const Node* first_reduction(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (op_info(node.op).has(kReduction)) return &node;
+  return nullptr;
+}
+
 }  // namespace aicf

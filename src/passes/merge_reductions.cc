@@ -56,9 +56,8 @@ class ReductionMerger {
 
   static Ints axes_of(const RegionBody& region) {
     if (region.contraction) return {};
-    for (const Node& node : region.body.nodes())
-      if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
-    return {};
+    const Node* reduction = first_reduction(region.body);
+    return reduction != nullptr ? reduction->attrs.get_ints("axes") : Ints();
   }
 
   // Whether region j can run where the group's first does: same rows, what it reads is there, and it reads

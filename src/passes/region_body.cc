@@ -41,9 +41,8 @@ std::optional<RegionBody> region_body(const Graph& graph, const Node& node, cons
 const Shape& region_domain(const RegionBody& region) {
   const Graph& body = region.body;
   if (region.contraction) return body.shape(body.nodes()[0].results[0]);
-  for (const Node& node : body.nodes())
-    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]);
-  return body.shape(body.outputs()[0]);
+  const Node* reduction = first_reduction(body);
+  return body.shape(reduction != nullptr ? reduction->operands[0] : body.outputs()[0]);
 }
 
 std::vector<std::vector<NodeId>> readers_by_value(const Graph& graph) {

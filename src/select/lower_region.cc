@@ -11,17 +11,15 @@
 namespace aicf {
 namespace {
 
-// The axes that the region's reductions cover (all agree), or none.
+// The axes that the region's reductions cover, or none.
 std::vector<int64_t> reduced_axes(const Graph& body) {
-  for (const Node& node : body.nodes())
-    if (op_info(node.op).has(kReduction)) return node.attrs.get_ints("axes");
-  return {};
+  const Node* reduction = first_reduction(body);
+  return reduction != nullptr ? reduction->attrs.get_ints("axes") : std::vector<int64_t>();
 }
 
 Shape full_shape(const Graph& body) {
-  for (const Node& node : body.nodes())
-    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]);
-  return body.shape(body.outputs()[0]);
+  const Node* reduction = first_reduction(body);
+  return body.shape(reduction != nullptr ? reduction->operands[0] : body.outputs()[0]);
 }
 
 // Whether the region has one result of the full shape, and stores it when all its reductions are done: what

@@ -1,4 +1,4 @@
-#include "select/padded_rows.h"
+#include "select/storage_order.h"
 
 #include <algorithm>
 

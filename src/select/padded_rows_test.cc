@@ -1,5 +1,5 @@
 // Which values are stored with padded rows.
-#include "select/padded_rows.h"
+#include "select/storage_order.h"
 
 #include <gtest/gtest.h>
 

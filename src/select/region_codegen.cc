@@ -4,8 +4,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "ir/region.h"
 #include "ir/rounding.h"
-#include "select/tile_registers.h"
 #include "target/tile_mapping.h"
 
 namespace aicf {
@@ -30,10 +30,10 @@ TileOp convert_op(TileType to) {
 class RegionCompiler {
  public:
   RegionCompiler(const Region& region, const Schedule& schedule)
-      : body_(region.body), schedule_(schedule), full_(region.full_shape) {
-    for (const Node& node : body_.nodes())
-      has_reduction_ = has_reduction_ || op_info(node.op).has(kReduction);
-  }
+      : body_(region.body),
+        schedule_(schedule),
+        full_(region.full_shape),
+        has_reduction_(first_reduction(region.body) != nullptr) {}
 
   TileProgram run() {
     const auto count = static_cast<size_t>(body_.value_count());
@@ -41,7 +41,7 @@ class RegionCompiler {
     find_values_rounded_when_stored();
     number_operands();
     for (const Node& node : body_.nodes()) emit_node(node);
-    for (size_t i = 0; i < body_.outputs().size(); ++i) emit_store(body_.outputs()[i], i);
+    for (const ValueId id : body_.outputs()) emit_store(id);
     assign_registers(virtual_types_, program_);
     return std::move(program_);
   }
@@ -110,8 +110,17 @@ class RegionCompiler {
     return static_cast<int>(program_.scalars.size()) - 1;
   }
 
+  static int16_t encode_scalar(int index) { return static_cast<int16_t>(index + kTileScalarBase); }
   static int16_t encode(const Location& at) {
-    return static_cast<int16_t>(at.scalar ? at.index + kTileScalarBase : at.index);
+    return at.scalar ? encode_scalar(at.index) : static_cast<int16_t>(at.index);
+  }
+
+  // The row scalar that stage 0 makes so, before all else.
+  int first_scalar(TileInstr instr) {
+    const int index = new_scalar(instr.type);
+    instr.dst = encode_scalar(index);
+    stage(0).insert(stage(0).begin(), instr);
+    return index;
   }
 
   // The operand reference of a value for an instruction of stage `s`, loading inputs and constants on first
@@ -143,12 +152,9 @@ class RegionCompiler {
   // An operand with one element per row is loaded once per row, into a row scalar.
   int16_t use_row_input(Location& at, DType dtype) {
     if (!at.emitted) {
-      const TileType type = tile_register_type(dtype);
-      const int operand = at.operand;
-      at = {true, true, new_scalar(type), 0, operand};
-      TileInstr load{TileOp::load, type, encode(at)};
-      load.operand = static_cast<int16_t>(operand);
-      stage(0).insert(stage(0).begin(), load);
+      TileInstr load{TileOp::load, tile_register_type(dtype)};
+      load.operand = static_cast<int16_t>(at.operand);
+      at = {true, true, first_scalar(load), 0, at.operand};
     }
     return encode(at);
   }
@@ -171,16 +177,12 @@ class RegionCompiler {
   int16_t use_constant(Location& at, const Value& value) {
     if (!at.emitted) {
       AICF_CHECK(value.constant.count() == 1, "a region holds a constant that is not a scalar");
-      const TileType type = tile_register_type(value.type.dtype);
-      at = {true, true, new_scalar(type), 0, -1};
-      TileInstr instr{TileOp::constant, type, encode(at)};
-      if (is_float(value.type.dtype)) {
-        instr.imm_f = value.constant.get_f64(0);
-      } else {
-        instr.imm_i = value.constant.get_i64(0);
-      }
-      std::vector<TileInstr>& first = stage(0);
-      first.insert(first.begin(), instr);
+      TileInstr constant{TileOp::constant, tile_register_type(value.type.dtype)};
+      if (is_float(value.type.dtype))
+        constant.imm_f = value.constant.get_f64(0);
+      else
+        constant.imm_i = value.constant.get_i64(0);
+      at = {true, true, first_scalar(constant), 0, -1};
     }
     return encode(at);
   }
@@ -227,8 +229,8 @@ class RegionCompiler {
 
   int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar,
                std::vector<int16_t> operands, int64_t imm = 0) {
-    Location at{true, scalar, scalar ? new_scalar(result_type) : new_register(result_type), s, -1};
-    TileInstr instr{op, type, encode(at)};
+    const int index = scalar ? new_scalar(result_type) : new_register(result_type);
+    TileInstr instr{op, type, scalar ? encode_scalar(index) : static_cast<int16_t>(index)};
     if (!operands.empty()) instr.a = operands[0];
     if (operands.size() > 1) instr.b = operands[1];
     if (operands.size() > 2) instr.c = operands[2];
@@ -268,11 +270,8 @@ class RegionCompiler {
   }
 
   int16_t emit_relu(int16_t x, TileType type, int s, bool scalar) {
-    const int zero = new_scalar(type);
-    const auto reference = static_cast<int16_t>(zero + kTileScalarBase);
-    std::vector<TileInstr>& first = stage(0);
-    first.insert(first.begin(), TileInstr{TileOp::constant, type, reference});
-    return emit(TileOp::max, type, type, s, scalar, {x, reference});
+    const int16_t zero = encode_scalar(first_scalar({TileOp::constant, type}));
+    return emit(TileOp::max, type, type, s, scalar, {x, zero});
   }
 
   int16_t emit_cast(int16_t x, DType from, DType to, int s, bool scalar) {
@@ -302,71 +301,50 @@ class RegionCompiler {
     if (operand >= kTileScalarBase) operand = spread(operand, type, s);
     const auto op = find_tile_op(op_info(node.op).name);
     AICF_CHECK(op.has_value(), "no tile instruction for a reduction");
-    Location at{true, true, new_scalar(type), s + 1, -1};
-    stage(s).push_back({*op, type, encode(at), operand});
+    int16_t result = emit(*op, type, type, s, true, {operand});
     stage(s + 1);
-    if (is_narrow_integer(dtype) && (node.op == Op::reduce_max || node.op == Op::reduce_min)) {
-      at = bound_extreme(node.op, dtype, at, s + 1);
-    } else if (is_narrow_integer(dtype) || rounds(node)) {
-      Location done{true, true, new_scalar(type), s + 1, -1};
-      const TileOp finish = is_narrow_integer(dtype) ? wrap_op(dtype) : round_op(dtype);
-      stage(s + 1).push_back({finish, type, encode(done), encode(at)});
-      at = done;
-    }
-    location_[static_cast<size_t>(node.results[0])] = at;
+    if (is_narrow_integer(dtype) && (node.op == Op::reduce_max || node.op == Op::reduce_min))
+      result = bound_extreme(node.op, dtype, result, s + 1);
+    else if (is_narrow_integer(dtype) || rounds(node))
+      result = emit(is_narrow_integer(dtype) ? wrap_op(dtype) : round_op(dtype), type, type, s + 1, true,
+                    {result});
+    location_[static_cast<size_t>(node.results[0])] = {true, true, result - kTileScalarBase, s + 1, -1};
   }
 
   // The extreme of no elements is the end of the dtype, and not that of the register it is computed in.
-  Location bound_extreme(Op op, DType dtype, const Location& extreme, int s) {
+  int16_t bound_extreme(Op op, DType dtype, int16_t extreme, int s) {
     const int bits = 8 * static_cast<int>(dtype_bytes(dtype));
     const bool is_signed = dtype != DType::u8, largest = op == Op::reduce_max;
-    const Location end{true, true, new_scalar(TileType::i32), 0, -1},
-        done{true, true, new_scalar(TileType::i32), s, -1};
-    TileInstr constant{TileOp::constant, TileType::i32, encode(end)};
+    TileInstr constant{TileOp::constant, TileType::i32};
     constant.imm_i =
         largest ? (is_signed ? -(int64_t{1} << (bits - 1)) : 0) : (int64_t{1} << (bits - is_signed)) - 1;
-    std::vector<TileInstr>& first = stage(0);
-    first.insert(first.begin(), constant);
-    stage(s).push_back(
-        {largest ? TileOp::max : TileOp::min, TileType::i32, encode(done), encode(extreme), encode(end)});
-    return done;
+    const int16_t end = encode_scalar(first_scalar(constant));
+    return emit(largest ? TileOp::max : TileOp::min, TileType::i32, TileType::i32, s, true, {extreme, end});
   }
 
   // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to
   // nobody.
   int16_t spread(int16_t scalar, TileType type, int s) {
-    const int index = new_register(type);
     const TileOp op = type == TileType::mask ? TileOp::bit_or : TileOp::max;
-    stage(s).push_back({op, type, static_cast<int16_t>(index), scalar, scalar});
-    return static_cast<int16_t>(index);
+    return emit(op, type, type, s, false, {scalar, scalar});
   }
 
-  void emit_store(ValueId id, size_t output) {
+  void emit_store(ValueId id) {
     const DType dtype = body_.dtype(id);
     if (const ValueId summed = location_[static_cast<size_t>(id)].summed; summed != kNoValue)
-      return emit_sum(summed, dtype, output);
-    const int s = std::max(ready_stage(id), 0);
-    int16_t reference = use(id, s);
-    const bool row_scalar = is_row_shape(body_.shape(id));
-    program_.outputs.push_back(dtype);
-    TileInstr store{TileOp::store, tile_register_type(dtype)};
-    if (row_scalar && reference >= kTileScalarBase) {
-      store.op = TileOp::store_scalar;
-    } else if (reference >= kTileScalarBase) {
-      reference = spread(reference, tile_register_type(dtype), s);
-    }
-    store.a = reference;
-    store.operand = static_cast<int16_t>(program_.inputs.size() + output);
-    stage(s).push_back(store);
+      return store(summed, {TileOp::store_sum, TileType::f32}, dtype);
+    const TileType type = tile_register_type(dtype);
+    const bool is_scalar = is_row_shape(body_.shape(id)) && use(id, ready_stage(id)) >= kTileScalarBase;
+    store(id, {is_scalar ? TileOp::store_scalar : TileOp::store, type}, dtype);
   }
 
-  void emit_sum(ValueId source, DType dtype, size_t output) {
-    const int s = ready_stage(source);
-    TileInstr store{TileOp::store_sum, TileType::f32};
-    store.a = use(source, s);
-    store.operand = static_cast<int16_t>(program_.inputs.size() + output);
+  void store(ValueId id, TileInstr instr, DType dtype) {
+    const int s = ready_stage(id);
+    instr.a = use(id, s);
+    if (instr.op == TileOp::store && instr.a >= kTileScalarBase) instr.a = spread(instr.a, instr.type, s);
+    instr.operand = static_cast<int16_t>(program_.inputs.size() + program_.outputs.size());
     program_.outputs.push_back(dtype);
-    stage(s).push_back(store);
+    stage(s).push_back(instr);
   }
 
   // Whether a value has one element per row although the row is longer.
@@ -377,7 +355,7 @@ class RegionCompiler {
   const Graph& body_;
   const Schedule& schedule_;
   const Shape& full_;
-  bool has_reduction_ = false;  // else the domain is one row and has no row scalars but constants
+  const bool has_reduction_;  // else the domain is one row and has no row scalars but constants
   TileProgram program_;
   std::vector<Location> location_;
   std::vector<bool> rounded_when_stored_;  // by value

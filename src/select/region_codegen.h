@@ -11,6 +11,10 @@
 namespace aicf {
 
 TileProgram generate_tile_program(const Region& region, const Schedule& schedule);
+// Gives a program over virtual registers, of these types, its real ones, and renames the instructions' own. A
+// register that lives within one stage is used again after its last read; one that a later stage reads keeps
+// the row.
+void assign_registers(const std::vector<TileType>& types, TileProgram& program);
 // Of calls.regions, each as the first call that uses it runs it.
 std::vector<TileProgram> generate_tile_programs(const CallGraph& calls);
 

@@ -7,11 +7,9 @@
 #include "kernels/common/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
-#include "select/padded_rows.h"
 #include "select/region_codegen.h"
 #include "select/selector.h"
 #include "select/storage_order.h"
-#include "select/update_targets.h"
 #include "target/op_problem.h"
 #include "target/tile_mapping.h"
 

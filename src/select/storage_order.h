@@ -1,7 +1,8 @@
-// Where and in which order of axes values are stored. Row-major is the rule; a value whose only reader
-// transposes it is stored as that reader wants it, and what convolutions (on CUDA: on matrix units) and the
-// ops after them make is stored channels-last ([N, spatial..., C]), so that a convolution reads its windows
-// where they lie. Only strides change: every kernel takes any, so the orders are a matter of speed.
+// Where and in which order of axes values are stored, before any call is chosen. Row-major is the rule; a
+// value whose only reader transposes it is stored as that reader wants it, and what convolutions (on CUDA: on
+// matrix units) and the ops after them make is stored channels-last ([N, spatial..., C]), so that a
+// convolution reads its windows where they lie. Only strides change: every kernel takes any, so the orders
+// are a matter of speed.
 #pragma once
 
 #include <vector>
@@ -32,6 +33,17 @@ struct ConcatPart {
 // insert or remove axes of one element, and what convolutions and attention's gradients write through any
 // views, where strides can express them.
 std::vector<ConcatPart> concat_parts(const Graph& graph);
+
+// By value: its shape as it is stored; without axes for one that is stored as it is. Rows of what products
+// read begin at whole units of 16 bytes, beyond which lie elements that nobody reads or writes: the copy
+// engine and vectors of matrix units read operands from there only.
+std::vector<Shape> padded_shapes(const Graph& graph, const Target& target);
+
+// By value: the param or state whose storage it takes, kNoValue for all others. Such a result is written
+// straight into the variable that an update gives it to, so that the update costs nothing: every read of the
+// old value comes before the result is made, or the kernel that makes it reads an element only before it
+// writes the same one.
+std::vector<ValueId> update_targets(const Graph& graph, const Target& target);
 
 // Whether this conv node (of `graph`, or of a region's body) is for the matrix units of a GPU: halves, or f32
 // in tf32.

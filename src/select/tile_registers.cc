@@ -1,6 +1,6 @@
-#include "select/tile_registers.h"
-
 #include <climits>
+
+#include "select/region_codegen.h"
 
 namespace aicf {
 namespace {

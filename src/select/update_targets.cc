@@ -1,4 +1,4 @@
-#include "select/update_targets.h"
+#include "select/storage_order.h"
 
 #include <algorithm>
 
@@ -8,18 +8,6 @@
 
 namespace aicf {
 namespace {
-
-bool reduces(const Graph& body) {
-  return std::any_of(body.nodes().begin(), body.nodes().end(),
-                     [](const Node& node) { return op_info(node.op).has(kReduction); });
-}
-
-// Of what the region's reductions cover.
-size_t rank_of_sums(const Graph& body) {
-  for (const Node& node : body.nodes())
-    if (op_info(node.op).has(kReduction)) return body.shape(node.operands[0]).size();
-  return 0;
-}
 
 class UpdateTargets {
  public:
@@ -89,8 +77,11 @@ class UpdateTargets {
                     [&](ValueId id) { return body.shape(id) != shape; }))
       return false;
     // Values of whole rows, on a GPU: the thread that stores one has read what it replaces.
-    if (is_tile_region(writer))
-      return !reduces(body) || (target_.is_cuda() && shape.size() < rank_of_sums(body));
+    if (is_tile_region(writer)) {
+      const Node* reduction = first_reduction(body);
+      return reduction == nullptr ||
+             (target_.is_cuda() && shape.size() < body.shape(reduction->operands[0]).size());
+    }
     const Node& product = body.nodes()[0];
     return std::find(product.operands.begin(), product.operands.end(), body.inputs()[operand]) ==
            product.operands.end();
