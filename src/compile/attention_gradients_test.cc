@@ -138,11 +138,11 @@ TEST(AttentionSums, AreSharedWhereAKernelCanUseThem) {
   const auto selected = [](const Case& c, const char* target) {
     return to_string(select_calls(program_of(c), target).calls);
   };
-  const std::string sums = ", %8[2, 4, 200])";
+  const std::string sums = "in  f32 %8 attention sums [2, 4, 200]";
   EXPECT_NE(selected(kCases[0], "sm_90").find(sums), std::string::npos);
   EXPECT_EQ(selected(kCases[0], "sm_80").find(sums), std::string::npos);
   // Those that attention_lse gives are the same.
-  EXPECT_NE(selected(kWindows[0], "sm_90").find(", %5[1, 24, 400]) -> (%6"), std::string::npos);
+  EXPECT_NE(selected(kWindows[0], "sm_90").find("in  f32 %5 [1, 24, 400]"), std::string::npos);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class VariantCompiler {
     if (stops_after("passes", [&] { return passes_text(); })) return false;
     select();
     clock_.end();
-    if (stops_after("select", [&] { return select_text(); })) return false;
+    if (stops_after("select", [&] { return to_string(calls_); })) return false;
     rewrite_calls();
     clock_.end();
     if (stops_after("calls", [&] { return to_string(calls_); })) return false;
@@ -118,11 +118,6 @@ class VariantCompiler {
       for (size_t i = first; i < calls_.graphs.size(); ++i) calls_.graphs[i].bucket = part.bucket;
     }
     verify(calls_, "select");
-  }
-  std::string select_text() const {
-    std::string text;
-    for (const CallGraph& graph : calls_.graphs) text += to_string(graph);
-    return text;
   }
 
   // The rules over calls: call_rules.def is their table.

@@ -114,40 +114,26 @@ bool CallProgram::operator==(const CallProgram& other) const {
 }
 
 std::string to_string(const CallGraph& calls) {
-  const auto describe = [&](const Window& w) {
-    const bool named = !calls.is_extra(w.root) && !calls.name_of(w.root).empty();
-    return (named ? calls.name_of(w.root) : "%" + std::to_string(w.root)) + to_string(w.sizes);
-  };
-  std::string text;
-  for (const auto* list : {&calls.init_calls, &calls.calls})
-    for (const KernelCall& call : *list) {
-      text += (list == &calls.init_calls ? "init " : "     ") + to_string(named(call)) + " (";
-      for (size_t i = 0; i < call.inputs.size(); ++i) text += (i ? ", " : "") + describe(call.inputs[i]);
-      text += ") -> (";
-      for (size_t i = 0; i < call.outputs.size(); ++i) text += (i ? ", " : "") + describe(call.outputs[i]);
-      text += ")  " + origin_text(call) + "; " + call.reason + "\n";
-    }
+  std::string text = calls.graph.name() + bucket_text(calls.bucket) + "\n";
+  for (size_t extra = 0; extra < calls.extra.size(); ++extra)
+    text += "  extra " +
+            root_text(static_cast<ValueId>(calls.graph.value_count() + static_cast<int>(extra)), calls) +
+            " " + to_string(calls.extra[extra].type) + "\n";
+  for (const KernelCall& call : calls.init_calls) text += "  init\n" + call_text(call, calls, "  ");
+  for (const KernelCall& call : calls.calls) text += call_text(call, calls, "  ");
+  for (size_t output = 0; output < calls.output_roots.size(); ++output)
+    text += "  output " + calls.graph.output_names()[output] + " is " +
+            root_text(calls.output_roots[output], calls) + "\n";
+  for (size_t number = 0; number < calls.programs.size(); ++number)
+    text += "  program " + std::to_string(number) + "\n" + to_string(calls.programs[number]) + "\n";
   return text;
 }
 
 std::string to_string(const CallProgram& program) {
   std::string text = "target " + program.target.name + "\n";
-  for (size_t i = 0; i < program.graphs.size(); ++i) {
-    const CallGraph& calls = program.graphs[i];
-    text += std::string(calls.is_body ? "body " : "entry ") + std::to_string(i) + " " + calls.graph.name() +
-            bucket_text(calls.bucket) + "\n";
-    for (size_t extra = 0; extra < calls.extra.size(); ++extra)
-      text += "  extra " +
-              root_text(static_cast<ValueId>(calls.graph.value_count() + static_cast<int>(extra)), calls) +
-              " " + to_string(calls.extra[extra].type) + "\n";
-    for (const KernelCall& call : calls.init_calls) text += "  init\n" + call_text(call, calls, "  ");
-    for (const KernelCall& call : calls.calls) text += call_text(call, calls, "  ");
-    for (size_t output = 0; output < calls.output_roots.size(); ++output)
-      text += "  output " + calls.graph.output_names()[output] + " is " +
-              root_text(calls.output_roots[output], calls) + "\n";
-    for (size_t number = 0; number < calls.programs.size(); ++number)
-      text += "  program " + std::to_string(number) + "\n" + to_string(calls.programs[number]) + "\n";
-  }
+  for (size_t i = 0; i < program.graphs.size(); ++i)
+    text += std::string(program.graphs[i].is_body ? "body " : "entry ") + std::to_string(i) + " " +
+            to_string(program.graphs[i]);
   return text;
 }
 

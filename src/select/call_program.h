@@ -75,9 +75,8 @@ struct CallProgram {
   bool operator==(const CallProgram&) const;
 };
 
-// A line for each call, with the values that it reads and writes.
+// All that tells two apart: calls with their windows and members, programs, and where outputs lie.
 std::string to_string(const CallGraph& calls);
-// The same with all that tells two programs apart: windows, programs, members and where values lie.
 std::string to_string(const CallProgram& program);
 
 }  // namespace aicf
