@@ -246,15 +246,21 @@ void Selector::add_epilogue(KernelCall& call, Region epilogue, size_t first_oper
   result_.regions.push_back(std::move(epilogue));
 }
 
-Window Selector::channels_last(ValueId id, const std::string& origin) {
-  if (window(id).strides[1] == Dim(1)) return window(id);
-  const auto known = channels_last_copies_.find(id);
-  if (known != channels_last_copies_.end()) return known->second;
+Window Selector::channels_last(ValueId id, const std::string& origin, bool rounded) {
+  if (!rounded && window(id).strides[1] == Dim(1)) return window(id);
+  const auto [known, added] = channels_last_copies_.try_emplace({id, rounded});
+  if (!added) return known->second;
   const TensorType& type = graph_.type(id);
-  const Window extra = add_extra(ExtraValue::Kind::kTemp, type, "");
-  const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
-  emit_copy(window(id), copy, origin, "a convolution reads it channels-last");
-  return channels_last_copies_[id] = copy;
+  const bool at_load = rounded && is_weight(id);
+  const Window extra =
+      at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + result_.name_of(window(id).root))
+              : add_extra(ExtraValue::Kind::kTemp, type, "");
+  known->second = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
+  emit_copy(window(id), known->second, origin,
+            rounded ? "a convolution reads weights rounded" : "a convolution reads it channels-last",
+            rounded);
+  if (at_load) make_init();
+  return known->second;
 }
 
 ValueId Selector::unsliced(ValueId id) const {
@@ -291,23 +297,9 @@ bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
   copied.inputs[1] = ordered_window(operands[1], graph_.type(operands[1]),
                                     channels_last_order(graph_.type(operands[1]).shape.size()));
   if (!reads_boxes(row, cuda_problem(copied, target_, options_.ranges))) return false;
-  call.inputs[1] = rounded_weights(operands[1], origin);
+  call.inputs[1] = channels_last(operands[1], origin, true);
   own_row(call)->params.back() = Dim(kRoundedWeights);
   return true;
-}
-
-Window Selector::rounded_weights(ValueId id, const std::string& origin) {
-  const auto known = rounded_weights_.find(id);
-  if (known != rounded_weights_.end()) return known->second;
-  const TensorType& type = graph_.type(id);
-  const bool at_load = is_weight(id);
-  const Window extra =
-      at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + result_.name_of(window(id).root))
-              : add_extra(ExtraValue::Kind::kTemp, type, "");
-  const Window copy = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
-  emit_copy(window(id), copy, origin, "a convolution reads weights rounded", true);
-  if (at_load) make_init();
-  return rounded_weights_[id] = copy;
 }
 
 void Selector::read_channels_last(KernelCall& call, const KernelRow& row,

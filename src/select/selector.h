@@ -129,8 +129,9 @@ class Selector {
 
   // Its own operands are those from number `first_operand` on.
   void add_epilogue(KernelCall& call, Region epilogue, size_t first_operand);
-  // The value as the packed kernel reads it fastest: where it lies, or from a copy that its readers share.
-  Window channels_last(ValueId id, const std::string& origin);
+  // The value with channels last: where it lies, or as a copy that its readers share; rounded, as tf32
+  // multiplies it, always as a copy, which is made at load if it is weights.
+  Window channels_last(ValueId id, const std::string& origin, bool rounded = false);
   // On CUDA: x and w become copies with channels last if the copy engine can read these; x also if
   // several convolutions share its copy.
   void read_channels_last(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
@@ -140,8 +141,6 @@ class Selector {
   // x and w. Whether it did.
   bool read_rounded_weights(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
                             const std::string& origin);
-  // A value as tf32 multiplies it, with channels last; made at load if it is weights.
-  Window rounded_weights(ValueId id, const std::string& origin);
   // What the slice that makes a value, if one does, reads; else the value.
   ValueId unsliced(ValueId id) const;
   // The value as a part of its copy, or of the copy of what it is sliced from.
@@ -202,7 +201,7 @@ class Selector {
   std::vector<Shape> padded_;      // by value: as it is stored, where its rows are padded
   std::map<ValueId, Window> padded_windows_;
   std::vector<ValueId> targets_;  // by value: the variable it is written into
-  std::map<ValueId, Window> channels_last_copies_, rounded_weights_;
+  std::map<std::pair<ValueId, bool>, Window> channels_last_copies_;  // by value, and whether rounded
   std::vector<OperandCopy> operand_copies_;
   std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it
   std::map<ValueId, JoinedWeights> joined_;  // by root
