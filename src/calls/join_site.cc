@@ -16,6 +16,16 @@ constexpr size_t kRoom = 3;  // empty places between calls, for calls that move
 
 bool has_source(const KernelCall& call, ChoiceSource source) { return call.choice.source == source; }
 
+// The record of this problem, if it names the joined kernel in one of its ways, as it is now. Such a kernel
+// is no candidate of the problem.
+std::optional<Records::Found> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
+                                            const SelectOptions& options) {
+  if (!key || options.records == nullptr) return std::nullopt;
+  return options.records->find(*key, [&](const Record& record, Records::Match) {
+    return kernel_of(record.choice) == kernel && !is_stale(record);
+  });
+}
+
 // Those that run the program of a proposal: all members of a group.
 std::vector<KernelCall*> calls_with_program(KernelCall& insert) {
   std::vector<KernelCall*> calls;
@@ -133,7 +143,10 @@ Decision JoinSite::take_best_way(Proposal& p) const {
   row.way = chosen.way;
   p.microseconds = chosen.estimate_us;
   const std::string apart = format_fixed(p.price->apart, 1);
-  joined.reason = joined_reason(choice.source) + p.price->what + " in one kernel, " + time_text(chosen) +
+  const char* source = choice.source == ChoiceSource::kForced   ? "forced; "
+                       : choice.source == ChoiceSource::kRecord ? "recorded; "
+                                                                : "";
+  joined.reason = std::string(source) + p.price->what + " in one kernel, " + time_text(chosen) +
                   ", apart priced " + apart + " us";
   for (const size_t at : p.remove)
     if (has_source(call(at), ChoiceSource::kForced) && choice.source != ChoiceSource::kForced)

@@ -129,7 +129,7 @@ class Chooser {
       if (match == Records::Match::kExact && add_library(record.choice)) return true;
       if (index_of(record.choice) < choice_.candidates.size() && !is_stale(record)) return true;
       stale = stale || (match == Records::Match::kExact && !parse_library_candidate(record.choice) &&
-                        !is_joined_kernel(kernel_of(record.choice)));
+                        !facts_of(kernel_of(record.choice)).is_join);
       return false;
     };
     if (const auto found = records.find(*choice_.key, usable)) {
@@ -288,20 +288,6 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
   use_candidate(call, choice.candidates[choice.chosen], choice.candidates[0]);
   return *std::find_if(rows.begin(), rows.end(),
                        [&](const KernelRow* row) { return row->name == own_row(call)->row; });
-}
-
-bool is_joined_kernel(std::string_view kernel) { return facts_of(kernel).is_join; }
-
-std::optional<Records::Found> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
-                                            const SelectOptions& options) {
-  if (!key || options.records == nullptr) return std::nullopt;
-  return options.records->find(*key, [&](const Record& record, Records::Match) {
-    return kernel_of(record.choice) == kernel && !is_stale(record);
-  });
-}
-
-std::string joined_reason(ChoiceSource source) {
-  return source == ChoiceSource::kForced ? "forced; " : source == ChoiceSource::kRecord ? "recorded; " : "";
 }
 
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {

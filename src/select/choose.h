@@ -62,16 +62,6 @@ void set_price(Candidate& candidate, const Records::Found& found, double otherwi
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
 
-// Kernels that take the place of a product and what follows it (the passes join_rows and join_attention).
-// They are no candidates of a product, but a record of its problem may name one.
-bool is_joined_kernel(std::string_view kernel);
-// The record of this problem, if it names the joined kernel or one of its variants that is as it was then.
-std::optional<Records::Found> recorded_join(const std::optional<ProblemKey>& key, std::string_view kernel,
-                                            const SelectOptions& options);
-
-// How the reason of a joined call begins.
-std::string joined_reason(ChoiceSource source);
-
 // Makes the call of a row run `winner`; `own` is what runs in place of a library where that is not wanted.
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own);
 

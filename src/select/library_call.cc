@@ -35,12 +35,10 @@ bool is_row_of(const TensorArg& arg, int row_axis) {
   return arg.rank > row_axis;
 }
 
-enum class Activation : uint8_t { kNone, kRelu, kGelu };
-
 // activation(product + addend + bias), by numbers of the call's inputs; a bias is a row along one axis.
 struct Epilogue {
   int bias = -1, addend = -1;
-  Activation activation = Activation::kNone;
+  CublasLtActivation activation = CublasLtActivation::kNone;
 };
 
 // Follows the one value that comes from the accumulator through additions to at most one activation. A
@@ -78,12 +76,13 @@ class EpilogueReader {
       input_of_[node.results[0]] = at->second;
       return true;
     }
-    if (epilogue_.activation != Activation::kNone || (rounded_ && !rounds_nothing(node.op))) return false;
+    if (epilogue_.activation != CublasLtActivation::kNone || (rounded_ && !rounds_nothing(node.op)))
+      return false;
     rounded_ = rounded_ || is_half(body_.dtype(node.results[0]));
     if (node.op == Op::relu || node.op == Op::gelu) {
       const bool known = node.op == Op::relu || node.attrs.get_str("approximate") == "tanh";
       if (!known || node.operands[0] != value_) return false;
-      epilogue_.activation = node.op == Op::relu ? Activation::kRelu : Activation::kGelu;
+      epilogue_.activation = node.op == Op::relu ? CublasLtActivation::kRelu : CublasLtActivation::kGelu;
       value_ = node.results[0];
       return true;
     }
@@ -121,9 +120,7 @@ std::optional<LibraryCall> cublaslt_form(const BoundCall& step, const Region& re
   CublasLtCall form;
   form.bias = epilogue->bias;
   form.addend = epilogue->addend;
-  form.activation = epilogue->activation == Activation::kRelu   ? CublasLtActivation::kRelu
-                    : epilogue->activation == Activation::kGelu ? CublasLtActivation::kGelu
-                                                                : CublasLtActivation::kNone;
+  form.activation = epilogue->activation;
   if (!cublaslt_shape(form, step.inputs, step.outputs[0])) return std::nullopt;
   return form;
 }
@@ -136,13 +133,13 @@ std::optional<LibraryCall> conv_form(const BoundCall& step, const Region* region
   epilogue.bias = own_bias ? 2 : -1;
   if (region != nullptr) {
     const auto read = EpilogueReader(region->body, step.inputs, own_bias ? 3 : 2, 1, epilogue).read();
-    if (!read || read->activation == Activation::kGelu) return std::nullopt;
+    if (!read || read->activation == CublasLtActivation::kGelu) return std::nullopt;
     epilogue = *read;
   }
   CudnnCall form;
   form.bias = epilogue.bias;
   form.addend = epilogue.addend;
-  form.relu = epilogue.activation == Activation::kRelu;
+  form.relu = epilogue.activation == CublasLtActivation::kRelu;
   return cudnn_takes(form, step) ? std::optional<LibraryCall>(form) : std::nullopt;
 }
 

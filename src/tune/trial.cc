@@ -178,7 +178,7 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
     for (const char* rule : {"join_attention", "join_rows"}) run_call_rule(rule, calls, target, options);
     for (const KernelCall& call : calls.calls) {
       const RowCall* row = own_row(call);
-      if (!call.choice.key || row == nullptr || is_joined_kernel(row->row)) continue;
+      if (!call.choice.key || row == nullptr || facts_of(row->row).is_join) continue;
       const auto [at, fresh] = known.emplace(to_string(*call.choice.key), problems.size());
       if (fresh) {
         TuneProblem problem{*call.choice.key,      origin_text(call), 0, call.choice.candidates, call,
