@@ -67,8 +67,6 @@ KernelCall Legality::replace(size_t at, KernelCall call) {
   return call;
 }
 
-void Legality::remove(size_t at) { replace(at, KernelCall()); }
-
 std::vector<size_t> Legality::spread(size_t room) {
   std::vector<KernelCall> wide;
   std::vector<size_t> places;

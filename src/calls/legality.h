@@ -14,8 +14,8 @@
 
 namespace aicf {
 
-// Who reads and writes which value. Calls change by `replace` and `remove` only, which keep places as they
-// are; `finish` closes the gaps. A removed call touches nothing and leaves its place empty.
+// Who reads and writes which value. Calls change by `replace` only, which keeps places as they are; `finish`
+// closes the gaps. A call that nothing runs for touches nothing and leaves its place empty.
 class Legality {
  public:
   explicit Legality(CallGraph& calls);
@@ -43,7 +43,6 @@ class Legality {
 
   // Gives the call that stood there.
   KernelCall replace(size_t at, KernelCall call);
-  void remove(size_t at);
   // Closes the gaps, then leaves `room` empty places before each call and behind the last; gives the new
   // place of each old one, of an empty one that of the next call, and at last of the end.
   std::vector<size_t> spread(size_t room);

@@ -191,7 +191,7 @@ TEST(Legality, CallsThatAreReplacedAndRemovedAreForgotten) {
     for (int i = 0; i < 4; ++i) {
       const size_t at = random() % calls.calls.size(), from = random() % calls.calls.size();
       if (random() % 2 == 0)
-        legality.remove(at);
+        legality.replace(at, KernelCall());
       else
         legality.replace(at, calls.calls[from]);
       const Legality anew(calls);

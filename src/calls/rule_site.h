@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/comma_list.h"
 #include "select/call_program.h"
 #include "select/choose.h"
 
@@ -22,7 +24,10 @@ struct CallReport {
   double microseconds = 0;  // of one call in their place, estimated; 0: nothing depended on it
 };
 
-std::string to_string(const CallReport& report);  // "join_rows: matmul_3, softmax_5: not joined: …"
+// "join_rows: matmul_3, softmax_5: not joined: …"
+inline std::string to_string(const CallReport& report) {
+  return report.rule + ": " + comma_list(report.calls) + ": " + report.reason;
+}
 
 using OnCallReport = std::function<void(const CallGraph&, CallReport)>;
 
@@ -38,7 +43,9 @@ struct RuleSite {
   const std::function<void(const CallGraph&)>& on_choices;
 
   bool reports() const { return static_cast<bool>(on_report); }
-  void report(std::vector<std::string> calls, bool taken, std::string reason, double microseconds = 0) const;
+  void report(std::vector<std::string> calls, bool taken, std::string reason, double microseconds = 0) const {
+    if (reports()) on_report(graph, {"", "", rule, std::move(calls), taken, std::move(reason), microseconds});
+  }
 };
 
 }  // namespace aicf
