@@ -11,8 +11,6 @@
 namespace aicf {
 namespace {
 
-constexpr char kMatmulAttentionKernel[] = "matmul_attention";
-
 // Of a program that adds a bias, if anything, to results that it sees as halves: whether it has one.
 std::optional<bool> adds_bias(const TileProgram& program) {
   if (program.stages.size() != 1 || program.outputs.size() != 1) return std::nullopt;
@@ -74,7 +72,7 @@ Decision set_operands(KernelCall& joined, const KernelCall& product, const Kerne
   joined.inputs = product.inputs;
   if (mask) joined.inputs.push_back(attention.inputs[3]);
   joined.outputs = attention.outputs;
-  RowCall row{.row = kMatmulAttentionKernel,
+  RowCall row{.row = "matmul_attention",
               .params = {own.params[0], Dim(mask ? 1 : 0), Dim(*bias ? 1 : 0)},
               .fparams = own.fparams};
   for (size_t i = 0; i < 3; ++i) {

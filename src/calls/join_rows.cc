@@ -11,8 +11,6 @@
 namespace aicf {
 namespace {
 
-constexpr char kRowsKernel[] = "matmul_rows";
-
 bool reduces_rows(const KernelCall& call, const CallGraph& graph) {
   return is_region(call) && row_call(call)->schedule->inner_rank == 1 &&
          graph.program_of(call).stages.size() > 1;
@@ -74,7 +72,7 @@ void join_rows(JoinSite& site, size_t at) {
   const BoundProgram both =
       site.joined_behind(at, bound_program(product, site.graph()), e.from, *rows, e.region, e.middle);
   KernelCall call;
-  call.what = RowCall{.row = kRowsKernel, .programs = row_call(product)->programs};
+  call.what = RowCall{.row = "matmul_rows", .programs = row_call(product)->programs};
   call.inputs = {product.inputs[0], product.inputs[1]};
   call.inputs.insert(call.inputs.end(), both.inputs.begin(), both.inputs.end());
   call.outputs = both.outputs;

@@ -2,8 +2,8 @@
 // answer to "may this call stand elsewhere" and "does anything else need this value". It knows memory alone,
 // neither what kernels do nor what they cost. Takes calls that hold together (verify_calls.h).
 //
-// A place is an index into CallGraph::calls. Joins ask by root: two windows of one value touch. Bundles ask
-// by byte, because members often are parts of one value.
+// A place is an index into CallGraph::calls. Joins ask by root: two windows of one value touch. Bundles and
+// lanes ask by byte, because their calls often work on parts of one value.
 #pragma once
 
 #include <initializer_list>

@@ -24,11 +24,6 @@ bool is_known(const Window& w) {
   return w.offset.is_constant() && are_constant(w.sizes) && are_constant(w.strides);
 }
 
-bool multiplies_by_wgmma(const Way& way) {
-  const auto* product = std::get_if<MatmulWay>(&way);
-  return product != nullptr && is_wgmma(*product);
-}
-
 // A matrix [K, N] as [K / 64, N, 64].
 Window by_panels(const Window& y) {
   const Dim depth(kPanelDepth);

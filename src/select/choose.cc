@@ -290,6 +290,11 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
                        [&](const KernelRow* row) { return row->name == own_row(call)->row; });
 }
 
+bool multiplies_by_wgmma(const Way& way) {
+  const auto* product = std::get_if<MatmulWay>(&way);
+  return product != nullptr && is_wgmma(*product);
+}
+
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {
   const Candidate& runs = winner.library ? own : winner;
   RowCall row = *row_call(call);

@@ -12,11 +12,6 @@ namespace {
 
 Dim vector_of(DType dtype) { return Dim(16 / dtype_bytes(dtype)); }
 
-bool multiplies_by_wgmma(const Candidate& candidate) {
-  const auto* way = std::get_if<MatmulWay>(&candidate.way);
-  return way != nullptr && is_wgmma(*way);
-}
-
 // `w` in the axes that a copy of `copied` has: those along which the value differs.
 Window without_broadcast(const Window& w, const Window& copied) {
   Window own = w;
@@ -100,13 +95,13 @@ void Selector::round_operands(KernelCall& call, const std::vector<ValueId>& oper
   copied.inputs[1] = copy_along(call.inputs[1], y.inner, call.inputs[1].root);
   double microseconds = weights.empty() ? copy_microseconds(call.inputs[1], y) : 0;
   Candidate first = best(copied);
-  const bool turns_x = !multiplies_by_wgmma(first);
+  const bool turns_x = !multiplies_by_wgmma(first.way);
   if (turns_x) {
     copied.inputs[0] = copy_along(call.inputs[0], x.inner, call.inputs[0].root);
     microseconds += copy_microseconds(call.inputs[0], x);
     first = best(copied);
   }
-  if (!multiplies_by_wgmma(first) || first.estimate_us + microseconds >= best(call).estimate_us) return;
+  if (!multiplies_by_wgmma(first.way) || first.estimate_us + microseconds >= best(call).estimate_us) return;
   own_row(call)->params = {Dim(kRoundedY)};
   if (turns_x) call.inputs[0] = operand_copy(call.inputs[0], x, {}, origin);
   call.inputs[1] = operand_copy(call.inputs[1], y, weights, origin);

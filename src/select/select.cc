@@ -243,19 +243,15 @@ void Selector::write_updates() {
 
 bool Selector::is_updated(ValueId root) const { return updated_.contains(root); }
 
-CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options,
-                         std::vector<Graph>* bodies) {
-  Selector selector(graph, target, options);
-  CallGraph calls = selector.run();
-  if (bodies != nullptr) *bodies = selector.take_bodies();
-  return calls;
+CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options) {
+  return Selector(graph, target, options).run();
 }
 
 size_t select_graph(CallProgram& program, const Graph& graph, const SelectOptions& options, bool is_body) {
-  std::vector<Graph> bodies;
-  CallGraph calls = select_kernels(graph, program.target, options, &bodies);
+  Selector selector(graph, program.target, options);
+  CallGraph calls = selector.run();
   calls.is_body = is_body;
-  for (const Graph& body : bodies)
+  for (const Graph& body : selector.bodies())
     calls.bodies.push_back(static_cast<int32_t>(select_graph(program, body, options, true)));
   program.graphs.push_back(std::move(calls));
   return program.graphs.size() - 1;

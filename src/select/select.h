@@ -9,10 +9,8 @@
 
 namespace aicf {
 
-// `bodies` gets the graphs that calls of control flow run, by ControlRun::bodies, which are selected on their
-// own; null: there are none, or they do not matter.
-CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options = {},
-                         std::vector<Graph>* bodies = nullptr);
+// Without the graphs that calls of control flow run.
+CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options = {});
 
 // Adds the calls of a graph for the program's target behind those of its bodies; gives its number.
 size_t select_graph(CallProgram& program, const Graph& graph, const SelectOptions& options,

@@ -23,7 +23,8 @@ class Selector {
  public:
   Selector(const Graph& graph, const Target& target, const SelectOptions& options);
   CallGraph run();
-  std::vector<Graph> take_bodies() { return std::move(bodies_); }
+  // Graphs that calls of control flow run, by ControlRun::bodies; they are selected on their own.
+  const std::vector<Graph>& bodies() const { return bodies_; }
 
  private:
   // A convolution where it stands: in the graph, or in the body of a region.
