@@ -254,10 +254,11 @@ CudaCode arg_columns_code(const CudaProblem& problem, const ScanProblem& s, cons
                           bool minimum, bool last, const CudaParams& params) {
   const int64_t longest = upper_bound(s.size, problem.ranges);
   const int64_t count = std::max<int64_t>(upper_bound(s.lines.count(), problem.ranges), 1);
-  const bool fills = count >= kThreadsThatFill * kMultiprocessors;
+  const bool fills = count >= kThreadsThatFill * problem.machine.multiprocessors;
   const auto narrow = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
   const int64_t lines = fills ? kBlock : std::min(narrow, kArgColumns);
-  const int64_t most_parts = std::max<int64_t>(kArgBlocks * kMultiprocessors / ceil_div(count, lines), 1);
+  const int64_t most_parts =
+      std::max<int64_t>(kArgBlocks * problem.machine.multiprocessors / ceil_div(count, lines), 1);
   const int64_t rows = round_up(ceil_div(longest, most_parts), kBlock / lines * kArgLoads);
   const bool whole = fills || longest <= rows;
   const Dim groups = ceildiv(s.lines.count(), Dim(lines)), parts = ceildiv(s.size, Dim(rows));
