@@ -269,14 +269,15 @@ std::string EpilogueWriter::alignment(size_t view) const {
 }
 
 std::string EpilogueWriter::load_text(const std::string& x, size_t view) {
+  if (repeats(view)) return x + ".at[0] = *(" + address(view) + ");\n";
   return contiguous(view) ? "aicf::tile::load<" + alignment(view) + ">(" + x + ", " + address(view) + ");\n"
                           : "aicf::tile::load_each(" + x + ", " + address(view) + ", Index(" +
                                 members_.number(stride(view)) + "), Index(V));\n";
 }
 
 std::string EpilogueWriter::vector_text(size_t view) const {
-  return "aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[view].dtype)) + ", V> x" +
-         std::to_string(view + 1) + ";\n";
+  return "aicf::tile::Vec<" + std::string(tile_memory_type(space_.views[view].dtype)) +
+         (repeats(view) ? ", 1> x" : ", V> x") + std::to_string(view + 1) + ";\n";
 }
 
 std::string EpilogueWriter::fetch_function(const std::string& name, const std::vector<size_t>& views,
@@ -334,7 +335,8 @@ std::string EpilogueWriter::element_text(int id) const {
 
 std::string EpilogueWriter::loaded(int operand) const {
   const DType dtype = program_.inputs[static_cast<size_t>(operand)];
-  if (!is_accumulator(operand)) return tile_loaded(dtype, vector_of(operand) + ".at[v]");
+  if (!is_accumulator(operand))
+    return tile_loaded(dtype, vector_of(operand) + (repeats(view_of(operand)) ? ".at[0]" : ".at[v]"));
   const std::string result = accumulator(operand) + "[v]";
   if (tile_type_) return "aicf::tile::seen_as<" + std::string(cuda_type(*tile_type_)) + ">(" + result + ")";
   switch (dtype) {

@@ -102,6 +102,24 @@ TEST(TileCuda, EpiloguesAddHalvesTwoAtATime) {
   EXPECT_EQ(text(gelu).find("tile::add("), std::string::npos);
 }
 
+// A number of a row is one element, which both ways of adding repeat.
+TEST(TileCuda, EpiloguesHaveOneElementOfWhatRepeatsAlongRows) {
+  for (const TileOp first : {TileOp::round_f16, TileOp::neg}) {
+    const TileProgram program = sum_with(first, DType::f32);
+    const CudaWindow tile{DType::f16, Dim(0), {Dim(32), Dim(64)}, {Dim(64), Dim(1)}};
+    CudaProblem problem;
+    problem.inputs = {tile, tile};
+    problem.inputs[1].strides = {Dim(1), Dim(0)};
+    problem.outputs = {tile};
+    problem.program = &program;
+    CudaParams params;
+    const std::string text = cuda_epilogue(problem, 1, params).text;
+    EXPECT_NE(text.find("Vec<aicf::f16, 1> x1;"), std::string::npos) << text;
+    EXPECT_NE(text.find("to.x1.at[0] = *(in1 + row.o0);"), std::string::npos) << text;
+    EXPECT_EQ(text.find("own.x1.at[v]"), std::string::npos) << text;
+  }
+}
+
 // gelu_tanh of a sum: of a vector's elements together where the result is stored in halves.
 TEST(TileCuda, EpiloguesShareReciprocalsOfNeighbours) {
   const auto text = [](DType result) {

@@ -42,7 +42,8 @@ class EpilogueWriter {
   CudaEpilogue struct_text(const std::string& functions) const;
   std::string row_function();
   std::string address(size_t view);
-  // "aicf::tile::Vec<aicf::f16, V> x1;" and the statement that loads it from the row's columns from c on.
+  // "aicf::tile::Vec<aicf::f16, V> x1;" and the statement that loads it from the row's columns from c on. An
+  // operand that repeats along the row has one element.
   std::string vector_text(size_t view) const;
   std::string load_text(const std::string& x, size_t view);
   // A struct of vectors and a function that fetches it: the elements of V columns of those of the operands
@@ -75,6 +76,7 @@ class EpilogueWriter {
   int offset_of(const TileView& view);
   Dim stride(size_t view) const { return has_axis_ ? space_.views[view].strides.back() : Dim(0); }
   bool contiguous(size_t view) const { return is_number(stride(view), 1); }
+  bool repeats(size_t view) const { return is_number(stride(view), 0); }
   std::string alignment(size_t view) const;
   std::string output_number(const TileStore& store) const {
     return std::to_string(view_of(store.operand) - outputs_from());

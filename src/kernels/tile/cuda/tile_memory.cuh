@@ -154,13 +154,15 @@ template <class T, int N>
 AICF_FN void halves(Vec<T, N>& y, const float (&x)[N]) {
   narrow(y, x);
 }
-template <class T, int N>
-AICF_FN void halves(Vec<T, N>& y, const T (&x)[N]) {
+// Of one element: it repeats.
+template <class T, int N, int M>
+AICF_FN void halves(Vec<T, N>& y, const T (&x)[M]) {
+  static_assert(M == N || M == 1, "as many elements, or one");
 #pragma unroll
-  for (int i = 0; i < N; ++i) y.at[i] = x[i];
+  for (int i = 0; i < N; ++i) y.at[i] = x[M == 1 ? 0 : i];
 }
-template <class T, int N, class X, class Y>
-AICF_FN void add_halves(Vec<T, N>& sum, const X (&x)[N], const Y (&y)[N]) {
+template <class T, int N, class X, int NX, class Y, int NY>
+AICF_FN void add_halves(Vec<T, N>& sum, const X (&x)[NX], const Y (&y)[NY]) {
   Vec<T, N> a, b;
   halves(a, x);
   halves(b, y);
