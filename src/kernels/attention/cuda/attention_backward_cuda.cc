@@ -30,9 +30,13 @@ int64_t backward_simt_shared(const CudaProblem& problem, const AttentionSizes& s
   return bytes * size * (depth + value_depth + std::max(depth, value_depth) + stride(size));
 }
 
+// Short sequences have smaller tiles: all keys and rows are still in one, so that the order is the same.
 int64_t simt_size(const CudaProblem& problem, const AttentionSizes& sizes) {
+  const double longest = std::max(sizes.most_queries, sizes.most_keys);
   int64_t size = 64;
-  while (size > 16 && backward_simt_shared(problem, sizes, size) > kLeastShared) size /= 2;
+  while (size > 16 && (backward_simt_shared(problem, sizes, size) > kLeastShared ||
+                       longest <= static_cast<double>(size / 2)))
+    size /= 2;
   return size;
 }
 

@@ -105,6 +105,20 @@ TEST(AttentionBackwardCuda, EveryProblemGivesCodeWithinSharedMemory) {
   }
 }
 
+TEST(AttentionBackwardCuda, ShortSequencesHaveSmallTiles) {
+  const SymbolRanges ranges{{"t", {1, 20}}};
+  const auto tile_of = [&](const Dim& queries, const Dim& keys) {
+    CudaProblem p = backward_problem(DType::f32, {Dim(8), Dim(12), queries, Dim(64)}, 12, keys, 64, false);
+    p.ranges = &ranges;
+    return attention_backward_code(p, BackwardUnit::kSimt).launches.at(0).function;
+  };
+  EXPECT_EQ(tile_of(Dim(16), Dim(9)), "attention_dq_simt_f32_16");
+  EXPECT_EQ(tile_of(Dim(32), Dim(17)), "attention_dq_simt_f32_32");
+  EXPECT_EQ(tile_of(Dim(16), Dim(33)), "attention_dq_simt_f32_64");
+  EXPECT_EQ(tile_of(Dim(512), Dim(16)), "attention_dq_simt_f32_64");
+  EXPECT_EQ(tile_of(Dim::symbol("t"), Dim::symbol("t")), "attention_dq_simt_f32_32");
+}
+
 TEST(AttentionBackwardCuda, WhatTheMatrixUnitsDoNotServeGoesWithoutThem) {
   const CudaProblem good =
       backward_problem(DType::bf16, {Dim(2), Dim(4), Dim(512), Dim(128)}, 2, Dim(512), 128, true);
