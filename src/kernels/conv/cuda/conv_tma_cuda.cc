@@ -7,6 +7,7 @@
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_ways.h"
+#include "kernels/matmul/cuda/matmul_cuda.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
@@ -216,9 +217,12 @@ CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        const CudaProblem& epilogue_problem) {
   const Plan plan = resolve_boxes(choose_boxed(problem, axes), problem, axes);
   const MatmulWay& c = plan.way;
+  const bool halves = epilogue_tile(*epilogue_problem.program).has_value();
   const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
                        .constant_y = problem.inputs[1].constant,
-                       .half_tile = epilogue_tile(*epilogue_problem.program).has_value(),
+                       .half_tile = halves,
+                       .rounds_x = problem.inputs[0].dtype == DType::f32,
+                       .chunk_registers = chunk_registers(epilogue_problem, 2, halves, c.block_n),
                        .machine = problem.machine};
   const Dim part_depth(ceil_div(ceil_div(plan.depth, split_parts(c)), kStepDepth) * kStepDepth);
   const DType dtype = problem.inputs[0].dtype;

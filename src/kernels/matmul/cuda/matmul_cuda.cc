@@ -88,6 +88,11 @@ bool has_matrices(const Problem& problem) {
          problem.inputs[1].sizes.size() <= problem.outputs[0].sizes.size();
 }
 
+bool differs_by_row(const CudaWindow& window) {
+  return !window.strides.empty() && std::any_of(window.strides.begin(), window.strides.end() - 1,
+                                                [](const Dim& s) { return s != Dim(0); });
+}
+
 }  // namespace
 
 int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
@@ -95,12 +100,22 @@ int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DTyp
 int own_operand_bytes(const CudaProblem& problem) {
   int bytes = 0;
   for (size_t i = product_inputs(problem); i < problem.inputs.size(); ++i) {
-    const auto& strides = problem.inputs[i].strides;
-    const bool shared =
-        std::all_of(strides.begin(), strides.end() - 1, [](const Dim& s) { return s == Dim(0); });
-    if (!shared) bytes += dtype_bytes(problem.inputs[i].dtype);
+    if (differs_by_row(problem.inputs[i])) bytes += dtype_bytes(problem.inputs[i].dtype);
   }
   return bytes;
+}
+
+int chunk_registers(const CudaProblem& problem, size_t own_inputs, bool half_tile, int columns) {
+  constexpr int kVector = 8, kRegisterBytes = 4;  // elements of a row
+  const int rows = half_tile && columns % 64 == 0 ? 4 : 2;
+  int registers = 0;
+  for (size_t i = own_inputs; i < problem.inputs.size(); ++i) {
+    const CudaWindow& window = problem.inputs[i];
+    const bool repeats = window.strides.empty() || window.strides.back() == Dim(0);
+    const int vector = repeats ? 1 : kVector * dtype_bytes(window.dtype) / kRegisterBytes;
+    registers += vector * (differs_by_row(window) ? rows : 1);
+  }
+  return registers;
 }
 
 bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {

@@ -443,5 +443,60 @@ TEST(MatmulCuda, every_variant_of_few_rows_fits_a_multiprocessor) {
       }
 }
 
+// acc op operand op operand …, stored in f32.
+TileProgram chain_program(const std::vector<TileOp>& ops) {
+  TileProgram program;
+  program.inputs.assign(ops.size() + 1, DType::f32);
+  program.outputs = {DType::f32};
+  program.registers.assign(2 * ops.size() + 1, {TileType::f32});
+  std::vector<TileInstr> code = {{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0}};
+  for (int16_t i = 0; i < static_cast<int16_t>(ops.size()); ++i) {
+    const auto loaded = static_cast<int16_t>(2 * i + 1), result = static_cast<int16_t>(loaded + 1);
+    code.push_back(
+        {.op = TileOp::load, .type = TileType::f32, .dst = loaded, .operand = static_cast<int16_t>(i + 1)});
+    code.push_back({.op = ops[static_cast<size_t>(i)],
+                    .type = TileType::f32,
+                    .dst = result,
+                    .a = static_cast<int16_t>(2 * i),
+                    .b = loaded});
+  }
+  code.push_back({.op = TileOp::store,
+                  .type = TileType::f32,
+                  .a = static_cast<int16_t>(2 * ops.size()),
+                  .operand = static_cast<int16_t>(program.inputs.size())});
+  program.stages = {code};
+  return program;
+}
+
+// In tf32 a thread that multiplies has x in registers beside its sums: what its epilogue reads comes early
+// only where there is room, and a number of a row takes one register.
+TEST(MatmulCuda, epilogues_of_tf32_tiles_stay_in_registers) {
+  enum class Reads { kOfRows, kOfResults };
+  std::vector<std::string> sources;
+  for (const Reads reads : {Reads::kOfRows, Reads::kOfResults}) {
+    Case c;
+    set_windows(c, DType::f32, {Dim(4)}, Dim(1024), Dim(4096), Dim(512), {.y_transposed = true});
+    c.program = chain_program(reads == Reads::kOfRows
+                                  ? std::vector{TileOp::add, TileOp::mul, TileOp::add, TileOp::mul}
+                                  : std::vector{TileOp::mul, TileOp::add});
+    CudaWindow operand = c.problem.outputs[0];
+    if (reads == Reads::kOfRows) operand.strides = {Dim(0), Dim(1), Dim(0)};
+    c.problem.inputs.resize(2);
+    c.problem.inputs.resize(c.program.inputs.size() + 1, operand);
+    c.problem.params = {Dim(kRoundedY)};
+    link(c, 90);
+    for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+      const bool is_large = way.block_m * way.block_n == 256 * 128 || is_ping_pong(way);
+      if (is_large && way.split.kind == SplitKind::none && way.stages > 3)
+        sources.push_back(matmul_code(c.problem, way).source);
+    }
+  }
+  EXPECT_EQ(sources.size(), 6u);
+  AICF_NEEDS_NVRTC();
+  // A few addresses, once for each tile.
+  for (const std::string& image : compile_cuda(sources, "sm_90a"))
+    EXPECT_LE(cuda_testing::stack_bytes(image), 16);
+}
+
 }  // namespace
 }  // namespace aicf

@@ -115,6 +115,9 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
           .own_part = own_part,
           .half_tile = takes_halves(problem),
           .own_bytes = group != nullptr ? own_operand_bytes(problem) : 0,
+          .rounds_x = problem.inputs[0].dtype == DType::f32,
+          .chunk_registers =
+              chunk_registers(problem, product_inputs(problem), takes_halves(problem), plan.tile_columns),
           .reductions = row_blocks(way) > 0 ? row_reductions(*problem.program) : 0,
           .epilogue_warps = epilogue_warps(way, *problem.program, a.k),
           .machine = problem.machine};

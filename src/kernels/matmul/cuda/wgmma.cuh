@@ -238,8 +238,9 @@ struct WgmmaMatmul {
     if (steps > 0) release(shared, before);
   }
 
-  // What multiply() has a tile's x from: stages of the pipeline.
+  // What multiply() has a tile's x from: stages of the pipeline. kInRegisters: of which a thread has some steps.
   struct LoadedX {
+    static constexpr bool kInRegisters = false;
     __device__ __forceinline__ void begin(const Work&) const {}
     template <class Operands>
     __device__ __forceinline__ void accumulate(const Operands& o, const Shared& shared, const Stage& stage, const Work& work,
@@ -299,6 +300,11 @@ struct WgmmaMatmul {
       } else if constexpr (kEarlyX) {
         x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
         wait_for_inputs();
+        Chunks<Operands, Epilogue>(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks()).store(acc);
+      } else if constexpr (kPrefetch < 2 && X::kInRegisters) {
+        // Nothing of the epilogue takes registers beside those of x.
+        wait_turn(warpgroup);
+        x.accumulate(o, shared, stage, work, work.tile(index), warpgroup, acc);
         Chunks<Operands, Epilogue>(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks()).store(acc);
       } else {
         Chunks<Operands, Epilogue> chunks(o, epilogue, work.tile(index), row_of(warpgroup), shared.chunks());

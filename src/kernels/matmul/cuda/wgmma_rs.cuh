@@ -34,6 +34,7 @@ struct WgmmaRsMatmul : Product {
   // Make: make(x, pitch, k_first, k_end) writes these columns of all rows, or all; x is where column 0 of row 0 would be.
   template <class Element, class Make>
   struct ResidentX {
+    static constexpr bool kInRegisters = false;
     const Make& make;
     Element* x;
     int rows, pitch;

@@ -101,6 +101,24 @@ int blocks_together(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles)
   return tile.early_x && c.warpgroups == 2 && tiles.constant() && *tiles.constant() % 2 == 0 ? 2 : 1;
 }
 
+// Chunks of the epilogue's operands that registers hold before their use, as kPrefetch of WgmmaMatmul says.
+int chunks_ahead(const MatmulWay& c, const WgmmaTile& tile) {
+  // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
+  // chunks, or of one.
+  constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
+  if (c.occupancy > kFewBlocks || tile.own_bytes > kOneChunk) return 0;
+  const int most = tile.own_bytes > kTwoChunks ? 1 : 2;
+  if (!tile.rounds_x || !has_loader_group(c)) return most;
+  // Registers of a thread that multiplies, as take_registers() in wgmma.cuh says, less addresses; in the
+  // epilogue also less what is between memory and its operations. The first of two chunks is there while the
+  // product runs.
+  constexpr int kInProduct = 232 - 52, kInEpilogue = 232 - 76, kXOfRowBlock = 32;
+  const int row_blocks = (is_ping_pong(c) ? c.block_m : c.block_m / c.warpgroups) / 64;
+  const int sums = row_blocks * c.block_n / 2;
+  if (tile.chunk_registers > kInEpilogue - sums) return 0;
+  return tile.chunk_registers > kInProduct - sums - row_blocks * kXOfRowBlock ? 1 : most;
+}
+
 }  // namespace
 
 int64_t wgmma_stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
@@ -132,12 +150,7 @@ int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim&
 std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
   const auto number = [](int v) { return std::to_string(v) + ", "; };
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
-  // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
-  // chunks, or of one.
-  constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
-  const int ahead = c.occupancy > kFewBlocks || tile.own_bytes > kOneChunk ? 0
-                    : tile.own_bytes > kTwoChunks                          ? 1
-                                                                           : 2;
+  const int ahead = chunks_ahead(c, tile);
   const int sharers = multicast_blocks(c);
   const std::string split = row_blocks(c) > 0      ? "kRow, "
                             : sharers > 1          ? "kMulticast, "

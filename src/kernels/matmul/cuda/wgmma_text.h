@@ -27,14 +27,16 @@ struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
-  bool early_x = false;    // x is read before the wait, too (CudaWindow::ready)
-  int64_t kept_bytes = 0;  // of x where every block keeps it (wgmma_rs.cuh); 0: it comes in stages
-  int kept_steps = 0;      // of K, where x is stationary (wgmma_epilogue_warps.cuh)
-  bool own_part = true;    // of K, in what is kept
-  bool half_tile = true;   // the epilogue takes the results as halves
-  int own_bytes = 0;       // of a group's epilogue, that it reads for each result
-  int reductions = 0;      // of rows, in the epilogue
-  int epilogue_warps = 4;  // that run the epilogue and nothing else
+  bool early_x = false;     // x is read before the wait, too (CudaWindow::ready)
+  int64_t kept_bytes = 0;   // of x where every block keeps it (wgmma_rs.cuh); 0: it comes in stages
+  int kept_steps = 0;       // of K, where x is stationary (wgmma_epilogue_warps.cuh)
+  bool own_part = true;     // of K, in what is kept
+  bool half_tile = true;    // the epilogue takes the results as halves
+  int own_bytes = 0;        // of a group's epilogue, that it reads for each result
+  bool rounds_x = false;    // x passes through registers (wgmma_tf32.cuh)
+  int chunk_registers = 0;  // of a thread, that hold what the epilogue reads for one chunk
+  int reductions = 0;       // of rows, in the epilogue
+  int epilogue_warps = 4;   // that run the epilogue and nothing else
   CudaMachine machine = {};
 };
 // Warps of an epilogue by dedicated warps: more where that of four would take longer than the

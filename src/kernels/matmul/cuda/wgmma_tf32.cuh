@@ -22,6 +22,7 @@ struct WgmmaTf32 : Product {
                 "both come in stages along k");
 
   struct RoundedX {
+    static constexpr bool kInRegisters = true;
     __device__ __forceinline__ void begin(const Work&) const {}
 
     // A stage's rows of a warp: what each instruction takes of them.
