@@ -262,6 +262,12 @@ class MatmulWriter {
            count + "; ++i) {\n" + barrier + some + call + ");\n    }\n  };\n";
   }
 
+  // How simt.cuh loads, where it is not element by element.
+  std::string vectors_text() const {
+    const bool x = plan_.x_load != SimtLoad::element, y = plan_.y_load != SimtLoad::element;
+    return x || y ? std::string(x ? ", true" : ", false") + (y ? ", true" : ", false") : "";
+  }
+
   std::string kernel_type(Role role) const {
     const auto number = [](int v) { return std::to_string(v); };
     const auto flag = [](bool v) { return std::string(v ? "true" : "false"); };
@@ -271,7 +277,8 @@ class MatmulWriter {
                                                         : "kNone";
     const std::string tile = number(way_.block_m) + ", " + number(plan_.tile_columns) + ", ";
     const std::string layouts = flag(a_.x.along_k) + ", " + flag(a_.y.along_k) + ", ";
-    const std::string last = "aicf::Split::" + split + ", " + number(split_parts(way_)) + ">";
+    const std::string split_text = "aicf::Split::" + split + ", " + number(split_parts(way_));
+    const std::string last = split_text + ">";
     if (is_sliced(way_)) {
       const std::string name = family_of(way_) == MatmulFamily::simt ? "SimtSlice<" : "Tf32Slice<";
       return "aicf::SlicedMatmul<aicf::" + name + tile + flag(a_.x.along_k) + ", " + flag(a_.y.along_k) +
@@ -285,7 +292,7 @@ class MatmulWriter {
                  number(single_depth(dtype_)) + ", " + flag(a_.x.along_k) + ", " + flag(a_.y.along_k) + ">";
         return "aicf::SimtMatmul<" + std::string(accumulator(dtype_)) + ", " + tile +
                number(simt_thread(way_).m) + ", " + number(simt_thread(way_).n) + ", " + number(way_.stages) +
-               ", " + layouts + last;
+               ", " + layouts + split_text + vectors_text() + ">";
       case MatmulFamily::mma:
         return "aicf::MmaMatmul<" + std::string(cuda_type(dtype_)) + ", " + tile + number(plan_.warp.m) +
                ", " + number(plan_.dual ? plan_.warp.n / 2 : plan_.warp.n) + ", " + number(way_.stages) +

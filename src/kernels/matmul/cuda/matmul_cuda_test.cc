@@ -12,6 +12,7 @@
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/cuda_machine.h"
+#include "kernels/testing/layout_text.h"
 
 namespace aicf {
 namespace {
@@ -496,6 +497,55 @@ TEST(MatmulCuda, epilogues_of_tf32_tiles_stay_in_registers) {
   // A few addresses, once for each tile.
   for (const std::string& image : compile_cuda(sources, "sm_90a"))
     EXPECT_LE(cuda_testing::stack_bytes(image), 16);
+}
+
+std::string between(const std::string& text, const std::string& first, const std::string& last) {
+  const size_t at = text.find(first);
+  return at == std::string::npos ? "" : text.substr(at, text.find(last, at) - at);
+}
+
+// Rows that start at 16 bytes come by four elements; along K only to threads with registers for them. The
+// stages lie as the host counts, and no array leaves the registers.
+TEST(MatmulCuda, simt_loads_four_elements_at_a_time_where_rows_allow) {
+  std::vector<std::string> sources, layouts;
+  for (const MatmulWay& way : matmul_tiles(MatmulFamily::simt, 4)) {
+    if (way.unit != MatmulUnit::simt) continue;
+    for (const bool x_transposed : {true, false})
+      for (const bool y_transposed : {true, false})
+        for (const int padding : {3, 4}) {
+          Case c;
+          set_windows(c, DType::f32, {}, Dim(100), Dim(72), Dim(520),
+                      {.x_transposed = x_transposed, .y_transposed = y_transposed, .padding = padding});
+          link(c, 90);
+          const CudaCode code = matmul_code(c.problem, way);
+          const std::string type = between(code.source, "aicf::SimtMatmul<", "::run(");
+          const bool vectors = padding == 4, few_results = way.block_n < 128;
+          const bool x = vectors && (x_transposed || few_results),
+                     y = vectors && (!y_transposed || few_results);
+          const auto flag = [](bool value) { return std::string(value ? ", true" : ", false"); };
+          EXPECT_EQ(type.ends_with("kNone, 1" + (x || y ? flag(x) + flag(y) : "") + ">"), true) << type;
+          cuda_testing::LayoutText text(code.source);
+          text.use("Matmul", type);
+          text.equal("sizeof(Matmul::Stage) * " + std::to_string(way.stages), code.launches[0].shared_bytes);
+          layouts.push_back(text.text());
+          if (x_transposed != y_transposed) sources.push_back(code.source);
+        }
+  }
+  AICF_NEEDS_NVRTC();
+  expect_compiles(layouts, "sm_90a");
+  for (const std::string& image : compile_cuda(sources, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
+// What members of other sizes share does not know where rows start.
+TEST(MatmulCuda, simt_for_any_sizes_loads_single_elements) {
+  Case c;
+  set_windows(c, DType::f32, {}, Dim(96), Dim(128), Dim(128), {.x_transposed = true});
+  link(c, 90);
+  const MatmulWay way = matmul_tiles(MatmulFamily::simt, 4).at(2);
+  EXPECT_NE(matmul_code(c.problem, way).source.find("1, true, true>"), std::string::npos);
+  c.problem.form = CodeForm::member_any_sizes;
+  EXPECT_NE(matmul_code(c.problem, way).source.find("kNone, 1>"), std::string::npos);
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ constexpr double kSimtLatency = 1000;    // of a stage of simt.cuh
 constexpr double kSingleLatency = 2000;  // and of single.cuh
 // Of simt.cuh, in multiply-adds of a thread: an element read of shared memory, and one loaded to it.
 constexpr double kSimtRead = 0.2, kSimtLoad = 18;
-constexpr double kRoundedRow = 1.05;  // of x in wgmma_tf32.cuh, of a step
+constexpr double kSimtVectorLoad = 16;  // of four in one copy
+constexpr double kRoundedRow = 1.05;   // of x in wgmma_tf32.cuh, of a step
 // Multiply-adds of one of its warps per cycle if it never waited, and the wait for each k, in multiply-adds
 // of a thread.
 constexpr double kSimtWarp = 29, kSimtWait = 30;
@@ -93,11 +94,16 @@ double wgmma_step_cycles(const MatmulWay& c) {
 
 // Multiply-adds of a multiprocessor per cycle by simt.cuh where it has as many blocks as fit: 128, less what
 // threads read and load for them.
-double simt_rate(const MatmulWay& c) {
+double simt_rate(const MatmulSizes& sizes, const MatmulWay& c) {
   const ThreadTile thread = simt_thread(c);
   const double results = static_cast<double>(thread.m) * thread.n;
-  const double loads = static_cast<double>(c.block_m + c.block_n) / simt_threads(c);  // for each k
-  return 128 / (1 + (kSimtRead * (thread.m + thread.n) + kSimtLoad * loads) / results);
+  const auto load = [&](int extent, bool along_k, bool fetched) {
+    const bool single = simt_load(c, along_k, sizes.f32 && !fetched) == SimtLoad::element;
+    return (single ? kSimtLoad : kSimtVectorLoad) * extent / simt_threads(c);  // for each k
+  };
+  const double loads =
+      load(c.block_m, sizes.x_along_k, sizes.x_fetched) + load(c.block_n, sizes.y_along_k, sizes.y_fetched);
+  return 128 / (1 + (kSimtRead * (thread.m + thread.n) + loads) / results);
 }
 
 // Of one of its warps, where there are too few to hide what each waits for.
@@ -114,7 +120,7 @@ double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const double results = static_cast<double>(c.block_m) * c.block_n;
   // Each of eight warps reads one and a half lines of shared memory for an element of K.
   if (c.unit == MatmulUnit::single) return 8 * kStepDepth * 1.5;
-  if (family_of(c) == MatmulFamily::simt) return results * kStepDepth / simt_rate(c);
+  if (family_of(c) == MatmulFamily::simt) return results * kStepDepth / simt_rate(sizes, c);
   // Each warp reads its rows and columns from shared memory.
   const WarpTile warp = warp_tile(c, sizes.dual);
   const double reads = results / warp.m / warp.n * (warp.m + warp.n) + c.block_m + c.block_n;
@@ -185,7 +191,7 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
   const double from_l2 = is_wgmma(c) ? loaded_bytes(sizes, c, kBrokenL2) : loaded;
   if (c.unit == MatmulUnit::simt) {
     const double step = step_cycles(sizes, c), warps = simt_threads(c) / 32;
-    const double alone = step * std::max(1.0, simt_rate(c) / (simt_warp_rate(c) * warps));
+    const double alone = step * std::max(1.0, simt_rate(sizes, c) / (simt_warp_rate(c) * warps));
     const double from_l2_all = 2 * loaded * static_cast<double>(running) / kL2Bytes;  // f32
     return std::max({step * most, alone, from_l2_all, load_latency(sizes, c, mean)});
   }

@@ -40,24 +40,28 @@ int threads_of(const MatmulWay& way, const WarpTile& warp) {
   return simt_threads(way);
 }
 
-int min_blocks_of(const MatmulWay& way) {
+int min_blocks_of(const MatmulPlan& plan) {
+  const MatmulWay& way = plan.way;
   // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
   if (is_sliced(way)) return way.slices >= 8 ? 2 : 12 / way.slices;
-  if (way.unit == MatmulUnit::simt && way.block_n == 128) return simt_blocks(way);
+  if (way.unit == MatmulUnit::simt) return simt_min_blocks(way, plan.x_load, plan.y_load);
   return is_wgmma(way) ? way.occupancy : 0;
 }
 
-int64_t shared_bytes_of(const MatmulWay& way, DType dtype, int64_t result_bytes) {
+int64_t shared_bytes_of(const MatmulPlan& plan, DType dtype) {
+  const MatmulWay& way = plan.way;
   const int64_t bytes = accumulator_bytes(dtype);
   if (is_sliced(way)) return sliced_bytes(way);
   if (way.unit == MatmulUnit::single) {
     const int64_t depth = single_depth(dtype);
     return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
   }
-  const int64_t pipeline = way.unit == MatmulUnit::simt
-                               ? int64_t{way.stages} * kSimtDepth * (way.block_m + way.block_n + 8) * bytes
-                               : int64_t{way.stages} * (way.block_m + way.block_n) * kStageBytes;
-  return std::max(pipeline, splits_in_cluster(way) ? result_bytes : 0);
+  const int64_t stage =
+      way.unit == MatmulUnit::simt
+          ? (simt_stage_elements(way.block_m, plan.x_load) + simt_stage_elements(way.block_n, plan.y_load)) *
+                bytes
+          : (way.block_m + way.block_n) * kStageBytes;
+  return std::max(way.stages * stage, splits_in_cluster(way) ? plan.result_bytes : 0);
 }
 
 // Of a block, by the cycles of a step of 64 k: 64 bytes loaded in each, 2,048 products made.
@@ -148,13 +152,19 @@ MatmulPlan resolve(const MatmulWay& way, const CudaProblem& problem) {
                      : per(kStageBytes, family_of(way) == MatmulFamily::simt ? DType::f16 : dtype));
   plan.part_depth = ceildiv(ceildiv(a.k, Dim(split_parts(way))), step) * step;
   if (keeps_x_stationary(plan.way)) plan.row_blocks = blocks_of_row(matmul_sizes(problem), plan.way);
-  plan.min_blocks = min_blocks_of(way);
+  if (way.unit == MatmulUnit::simt) {
+    // Where members of other sizes share the code, their rows may start anywhere.
+    const bool can = (dtype == DType::f32 || dtype == DType::i32) && !has_any_sizes(problem);
+    plan.x_load = simt_load(way, a.x.along_k, can && a.x.vector);
+    plan.y_load = simt_load(way, a.y.along_k, can && a.y.vector);
+  }
+  plan.min_blocks = min_blocks_of(plan);
   plan.result_bytes = int64_t{way.block_m} * way.block_n * accumulator_bytes(dtype);
   if (is_wgmma(way)) {
     plan.wgmma = wgmma_tile(plan, problem);
   } else {
     plan.threads = threads_of(way, plan.warp);
-    plan.shared_bytes = shared_bytes_of(way, dtype, plan.result_bytes);
+    plan.shared_bytes = shared_bytes_of(plan, dtype);
   }
   return plan;
 }

@@ -16,8 +16,9 @@ struct MatmulPlan {
   // pipeline that then has room for one more stage gets it.
   MatmulWay way;
   MatmulView view;
-  bool dual = false;         // two products of one x, whose columns alternate in the tile
-  WarpTile warp;             // mma: results of a warp
+  bool dual = false;  // two products of one x, whose columns alternate in the tile
+  WarpTile warp;      // mma: results of a warp
+  SimtLoad x_load = SimtLoad::element, y_load = SimtLoad::element;  // of simt.cuh
   bool keeps_x = false;      // x, of few rows, lies whole in the shared memory of every block (wgmma_rs.cuh)
   int tile_columns = 0;      // of the result
   Dim tiles;                 // of the result, of all batches; those of a multicast's blocks count as one

@@ -28,8 +28,18 @@ std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int 
     return splits;
   const bool fills = tile_count(sizes, c) * kMostOfCluster >= sizes.machine.multiprocessors;
   const int most = arch < kClusterArch ? 32 : is_wgmma(c) || fills ? kMostOfCluster : 64;
-  const int steps = family_of(c) == MatmulFamily::simt ? 1 : 2;  // that a part has at least
-  for (const int s : {2, 3, 4, 8, 16, 32, 64})
+  const bool simt = family_of(c) == MatmulFamily::simt;
+  const int steps = simt ? 1 : 2;  // that a part has at least
+  std::vector<int> counts{2, 3, 4, 8, 16, 32, 64};
+  // As many as give every multiprocessor one block, two, …
+  constexpr int kMostBlocks = 4;
+  for (int blocks = 1; simt && blocks <= kMostBlocks; ++blocks)
+    if (const int64_t s = blocks * kMultiprocessors / std::max<int64_t>(tile_count(sizes, c), 1);
+        s > kMostOfCluster && s <= most)
+      counts.push_back(static_cast<int>(s));
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  for (const int s : counts)
     if (s <= most && ceil_div(sizes.k, kStepDepth) >= steps * s) splits.push_back(s);
   return splits;
 }
@@ -173,6 +183,23 @@ ThreadTile simt_thread(const MatmulWay& way) {
 int simt_threads(const MatmulWay& way) {
   const ThreadTile thread = simt_thread(way);
   return way.block_m / thread.m * (way.block_n / thread.n);
+}
+
+SimtLoad simt_load(const MatmulWay& way, bool along_k, bool vector_rows) {
+  constexpr int kFewColumns = 4;
+  if (!vector_rows) return SimtLoad::element;
+  if (!along_k) return SimtLoad::vector;
+  return simt_thread(way).n <= kFewColumns ? SimtLoad::quad : SimtLoad::element;
+}
+
+int simt_min_blocks(const MatmulWay& way, SimtLoad x, SimtLoad y) {
+  constexpr int kRegisters = 65536, kOther = 44;  // of a thread, beside its results and fragments
+  if (way.block_n == 128) return simt_blocks(way);
+  if (x == SimtLoad::element && y == SimtLoad::element) return 0;
+  const ThreadTile thread = simt_thread(way);
+  const auto held = [](SimtLoad load) { return load == SimtLoad::quad ? 4 : 2; };  // of k
+  return kRegisters /
+         (simt_threads(way) * (thread.m * thread.n + held(x) * thread.m + held(y) * thread.n + kOther));
 }
 
 int simt_blocks(const MatmulWay& way) {

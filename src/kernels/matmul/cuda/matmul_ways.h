@@ -49,6 +49,20 @@ struct ThreadTile {
 };
 ThreadTile simt_thread(const MatmulWay& way);
 int simt_threads(const MatmulWay& way);
+// How simt.cuh loads an operand of four-byte elements whose rows in memory run along k, or not.
+enum class SimtLoad : uint8_t {
+  element,  // one at a time
+  vector,   // four of one k
+  quad,     // four k of one row, for which a thread of few results has registers
+};
+SimtLoad simt_load(const MatmulWay& way, bool along_k, bool vector_rows);
+// Blocks of a multiprocessor for which its code leaves registers; 0: as many as the compiler likes.
+int simt_min_blocks(const MatmulWay& way, SimtLoad x, SimtLoad y);
+// Elements of shared memory of a stage of an operand with so many rows or columns in the tile.
+constexpr int64_t simt_stage_elements(int64_t extent, SimtLoad load) {
+  constexpr int64_t kPad = 4, kRows = 4;
+  return load == SimtLoad::quad ? extent / kRows * (kRows * kSimtDepth + kPad) : kSimtDepth * (extent + kPad);
+}
 // Blocks for which a multiprocessor has registers, of results in 4 bytes.
 int simt_blocks(const MatmulWay& way);
 

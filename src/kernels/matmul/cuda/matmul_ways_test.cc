@@ -8,6 +8,8 @@
 #include <string>
 #include <tuple>
 
+#include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 
 namespace aicf {
@@ -58,6 +60,19 @@ TEST(MatmulWays, f32_of_few_results_is_sliced) {
     const MatmulWay way = choose_matmul({.m = m, .n = n, .k = k, .f32 = true}, MatmulFamily::simt, 90, 4);
     EXPECT_EQ(way.slices, 8) << to_string(way);
     EXPECT_EQ(split_parts(way), 1) << to_string(way);
+  }
+}
+
+// A gradient of a weight: few tiles, and as many parts as fill the machine.
+TEST(MatmulWays, parts_of_long_sums_fill_every_multiprocessor) {
+  for (const auto& [m, n, k] : {std::tuple(192, 192, 16384), {320, 192, 16384}, {64, 448, 32768}}) {
+    const MatmulWay way =
+        choose_matmul({.m = m, .n = n, .k = k, .y_along_k = false, .x_along_k = false, .f32 = true},
+                      MatmulFamily::simt, 90, 4);
+    const auto tiles = static_cast<int>(ceil_div(m, way.block_m) * ceil_div(n, way.block_n));
+    const int blocks = tiles * split_parts(way), units = static_cast<int>(kMultiprocessors);
+    const int rounds = (blocks + units - 1) / units;
+    EXPECT_GE(blocks * 10, rounds * units * 9) << to_string(way);
   }
 }
 

@@ -23,19 +23,37 @@ __device__ __forceinline__ int64_t multiply_add(int64_t a, int64_t b, int64_t c)
   return int64_t(uint64_t(a) * uint64_t(b) + uint64_t(c));
 }
 
-// kXAlongK: neighbouring elements of x in memory differ in k (else in m); kYAlongK likewise (else in n). Only the speed
-// depends on it.
-template <class Acc, int BM, int BN, int TM, int TN, int kStages, bool kXAlongK, bool kYAlongK, Split kSplit, int kParts>
+// kXAlongK: neighbouring elements of x in memory differ in k (else in m); kYAlongK likewise (else in n). kXVector: its rows in
+// memory start at multiples of 16 bytes, so that four elements of four bytes come in one copy; kYVector likewise. Only the
+// speed depends on them.
+template <class Acc, int BM, int BN, int TM, int TN, int kStages, bool kXAlongK, bool kYAlongK, Split kSplit, int kParts,
+          bool kXVector = false, bool kYVector = false>
 struct SimtMatmul {
   static constexpr int kColumns = 4;               // of one group that a thread stores
   static constexpr int kThreads = (BM / TM) * (BN / TN);
   static constexpr int kGroups = TM * TN / kColumns;
   static constexpr int kPad = 4;
   static constexpr int kDepth = 8;  // of K in a stage: a sector of memory along k
-  struct Stage {
-    Acc x[kDepth][BM + kPad];
-    Acc y[kDepth][BN + kPad];
+  static constexpr int kQuad = 4;   // of K, that one copy along k has
+  // One operand of a stage: each k has its rows (or columns) side by side; or, of copies along k (kQuads), each row has its
+  // k side by side, and four rows are kPad apart from the next four, so that neighbouring threads' are in different banks.
+  template <int kExtent, bool kInQuads>
+  struct alignas(16) Part {
+    static constexpr bool kQuads = kInQuads;
+    static constexpr int kRows = 4, kGroup = kRows * kDepth + kPad;
+    static constexpr int kLength = kQuads ? kExtent / kRows * kGroup : kDepth * (kExtent + kPad);
+    Acc values[kLength];
+    static __device__ __forceinline__ constexpr int place(int k, int row) {
+      return kQuads ? row / kRows * kGroup + row % kRows * kDepth + k : k * (kExtent + kPad) + row;
+    }
   };
+  using XPart = Part<BM, kXVector && kXAlongK>;
+  using YPart = Part<BN, kYVector && kYAlongK>;
+  struct Stage {
+    XPart x;
+    YPart y;
+  };
+  static constexpr int kStageLength = sizeof(Stage) / sizeof(Acc);
 
   // Rows and columns of a thread lie in groups of 4 at a distance of BM / (TM / 4), so that neighbouring threads read
   // neighbouring words. A warp has 4 × 8 threads: eight neighbours read two vectors of rows and four of columns.
@@ -49,40 +67,58 @@ struct SimtMatmul {
     return group * (BN / (TN / 4)) + (thread / 32 % kWarpsAcross * 8 + thread / 2 % 8) * 4;
   }
 
-  // What a thread loads of one operand: kLoads elements of each stage. Along k a warp has eight elements, a sector of
-  // memory, of each of four rows: their places in the stage, a row of it apart in k, are in different banks.
-  template <int kExtent, bool kAlongK, class T, class I>
+  // What a thread loads of one operand: kLoads copies of kWidth elements of each stage. Along k a warp has a sector of
+  // memory of each of its rows: single elements, whose places in the stage are a row of it apart in k, are in different
+  // banks.
+  template <int kExtent, bool kAlongK, bool kVector, class T, class I>
   struct Loads {
-    static constexpr int kLoads = kExtent * kDepth / kThreads;
-    static constexpr int kApart = kThreads / (kAlongK ? kDepth : kExtent);  // in rows or columns, or in k
-    static_assert(kThreads % (kAlongK ? kDepth : kExtent) == 0 && kExtent * kDepth % kThreads == 0, "even shares of a stage");
+    using To = Part<kExtent, kVector && kAlongK>;
+    static constexpr int kWidth = kVector ? 4 : 1, kAcross = (kAlongK ? kDepth : kExtent) / kWidth;
+    static constexpr int kLoads = kExtent * kDepth / kWidth / kThreads;
+    static constexpr int kApart = kThreads / kAcross;  // in rows or columns, or in k
+    static_assert(kThreads % kAcross == 0 && kExtent * kDepth % (kWidth * kThreads) == 0, "even shares of a stage");
+    static_assert(!kVector || (sizeof(T) == 4 && sizeof(Acc) == 4), "copies of 16 bytes have four elements");
     static constexpr int kFirstApart = kAlongK ? kApart : 0, kDepthApart = kAlongK ? 0 : kApart;
     const T* from;  // of the next stage
     I apart, step;
     int k, at;
     uint32_t inside;  // bit i: load i lies inside the matrix, but for k
+    int across;       // elements of a copy across k that lie inside
 
     __device__ __forceinline__ Loads(const T* base, I stride, I k_stride, I left, int thread)
         : apart(kApart * (kAlongK ? stride : k_stride)),
           step(kDepth * k_stride),
-          k(kAlongK ? thread % kDepth : thread / kExtent),
-          at(kAlongK ? thread / kDepth : thread % kExtent),
-          inside(0) {
+          k(kAlongK ? thread % kAcross * kWidth : thread / kAcross),
+          at(kAlongK ? thread / kAcross : thread % kAcross * kWidth),
+          inside(0),
+          across(int(min(max(left - I(at), I(0)), I(kWidth)))) {
       from = base + at * stride + k * k_stride;
 #pragma unroll
       for (int i = 0; i < kLoads; ++i) inside |= uint32_t(at + i * kFirstApart < left) << i;
     }
     __device__ __forceinline__ bool has(int i, I k_left) const { return (inside >> i & 1) != 0 && k + i * kDepthApart < k_left; }
-    __device__ __forceinline__ Acc* place(Acc (*to)[kExtent + kPad], int i) const {
-      return &to[k + i * kDepthApart][at + i * kFirstApart];
+    // Of a copy: the others become zero.
+    __device__ __forceinline__ int count(int i, I k_left) const {
+      if (!has(i, k_left)) return 0;
+      return !kVector ? 1 : kAlongK ? int(min(k_left - I(k), I(kWidth))) : across;
     }
-    // Elements that are not inside become zero.
-    __device__ __forceinline__ void copy(Acc (*to)[kExtent + kPad], I k_left) {
+    // Of the thread's first load, and of the others from there.
+    __device__ __forceinline__ int first_place() const { return To::place(k, at); }
+    static __device__ __forceinline__ constexpr int distance(int i) { return To::place(i * kDepthApart, i * kFirstApart); }
+    // `to`: its first place. Elements that are not inside become zero.
+    __device__ __forceinline__ void copy(Acc* to, I k_left) {
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(place(to, i))), "l"(from + i * apart),
-                     "n"(sizeof(T)), "r"(has(i, k_left) ? int(sizeof(T)) : 0)
-                     : "memory");
+      for (int i = 0; i < kLoads; ++i) {
+        const uint32_t address = shared_address(to) + uint32_t(distance(i) * int(sizeof(Acc)));
+        const int bytes = count(i, k_left) * int(sizeof(T));
+        if constexpr (kVector)
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from + i * apart), "r"(bytes)
+                       : "memory");
+        else
+          asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from + i * apart), "n"(sizeof(T)),
+                       "r"(bytes)
+                       : "memory");
+      }
       from += step;
     }
     // The same by way of registers, of elements that are widened.
@@ -91,30 +127,44 @@ struct SimtMatmul {
       for (int i = 0; i < kLoads; ++i) to[i] = has(i, k_left) ? Acc(widen(from[i * apart])) : Acc(0);
       from += step;
     }
-    __device__ __forceinline__ void put(const Acc (&values)[kLoads], Acc (*to)[kExtent + kPad]) const {
+    static __device__ __forceinline__ void put(const Acc (&values)[kLoads], Acc* to) {
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i) *place(to, i) = values[i];
+      for (int i = 0; i < kLoads; ++i) to[distance(i)] = values[i];
     }
   };
 
-  // The rows and columns of a thread at one k.
+  // The rows or columns of a thread, in groups of 4 at a distance of kApart: of two k by turns, or of four that lie side by
+  // side. `from`: where a stage has k = 0 of the first.
+  template <int kCount, int kApart, class From>
   struct Fragment {
-    Acc a[TM], b[TN];
-    __device__ __forceinline__ void read(const Stage& stage, int k, int thread) {
+    static constexpr int kHeld = From::kQuads ? kQuad : 2;
+    Acc values[kHeld][kCount];
+    __device__ __forceinline__ void read(const Acc* from, int k) {
 #pragma unroll
-      for (int i = 0; i < TM; i += 4) read_four(&stage.x[k][row_of(thread, i)], &a[i]);
+      for (int i = 0; i < kCount; i += From::kQuads ? 1 : 4) {
+        Acc four[4];
+        read_four(from + From::place(k, i / 4 * kApart + i % 4), four);
 #pragma unroll
-      for (int j = 0; j < TN; j += 4) read_four(&stage.y[k][column_of(thread, j / 4)], &b[j]);
+        for (int e = 0; e < 4; ++e) (From::kQuads ? values[e][i] : values[k % kHeld][i + e]) = four[e];
+      }
     }
-    __device__ __forceinline__ void multiply(Acc (&acc)[TM][TN]) const {
-#pragma unroll
-      for (int i = 0; i < TM; ++i)
-#pragma unroll
-        for (int j = 0; j < TN; ++j) acc[i][j] = multiply_add(a[i], b[j], acc[i][j]);
+    // Before the product of k: the next one, or of four all.
+    __device__ __forceinline__ void read_for(const Acc* from, int k) {
+      if (From::kQuads ? k % kQuad == 0 : k + 1 < kDepth) read(from, From::kQuads ? k : k + 1);
     }
+    __device__ __forceinline__ void begin(const Acc* from) {
+      if constexpr (!From::kQuads) read(from, 0);
+    }
+    __device__ __forceinline__ const Acc (&of(int k) const)[kCount] { return values[k % kHeld]; }
   };
+  static __device__ __forceinline__ void multiply(const Acc (&a)[TM], const Acc (&b)[TN], Acc (&acc)[TM][TN]) {
+#pragma unroll
+    for (int i = 0; i < TM; ++i)
+#pragma unroll
+      for (int j = 0; j < TN; ++j) acc[i][j] = multiply_add(a[i], b[j], acc[i][j]);
+  }
 
-  // Fragments are read one k ahead, over the end of a stage, too. A stage's place is free for loads as soon as the barrier
+  // Fragments are read one k ahead, over the end of a stage, too, but for those of four k. A stage's place is free for loads as soon as the barrier
   // in the last k of the step before has passed.
   template <class T, class I>
   static __device__ __forceinline__ void accumulate(const MatmulOperands<T, I>& o, const T* x, const T* y, I k_first, I k_end,
@@ -122,17 +172,22 @@ struct SimtMatmul {
     constexpr bool kCopies = sizeof(T) == sizeof(Acc);
     const int thread = int(threadIdx.x);
     if (k_first >= k_end) return;
-    using XLoads = Loads<BM, kXAlongK, T, I>;
-    using YLoads = Loads<BN, kYAlongK, T, I>;
+    using XLoads = Loads<BM, kXAlongK, kXVector, T, I>;
+    using YLoads = Loads<BN, kYAlongK, kYVector, T, I>;
     XLoads x_loads(x + k_first * o.x_column, o.x_row, o.x_column, m_left, thread);
     YLoads y_loads(y + k_first * o.y_row, o.y_column, o.y_row, n_left, thread);
     Acc next_x[XLoads::kLoads], next_y[YLoads::kLoads];
     I k_left = k_end - k_first;  // of what is loaded next
-    const auto begin = [&](Stage& stage) {
+    Acc* const x_at = stages->x.values;
+    Acc* const y_at = stages->y.values;
+    Acc* const x_to = x_at + x_loads.first_place();
+    Acc* const y_to = y_at + y_loads.first_place();
+    // Stages are named by their places, in elements.
+    const auto begin = [&](int stage) {
       if constexpr (kCopies) {
         if (k_left > 0) {
-          x_loads.copy(stage.x, k_left);
-          y_loads.copy(stage.y, k_left);
+          x_loads.copy(x_to + stage, k_left);
+          y_loads.copy(y_to + stage, k_left);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
       } else if (k_left > 0) {
@@ -141,10 +196,10 @@ struct SimtMatmul {
       }
       k_left -= kDepth;
     };
-    const auto end = [&](Stage& stage) {
+    const auto end = [&](int stage) {
       if constexpr (!kCopies) {
-        x_loads.put(next_x, stage.x);
-        y_loads.put(next_y, stage.y);
+        XLoads::put(next_x, x_to + stage);
+        YLoads::put(next_y, y_to + stage);
       }
     };
     const auto wait = [&] {
@@ -153,30 +208,36 @@ struct SimtMatmul {
     };
 #pragma unroll
     for (int s = 0; s < kStages - 1; ++s) {
-      begin(stages[s]);
-      end(stages[s]);
+      begin(s * kStageLength);
+      end(s * kStageLength);
     }
     wait();
-    Fragment fragments[2];
-    fragments[0].read(stages[0], 0, thread);
-    int slot = 0, load_slot = kStages - 1;
+    const Acc* const rows = x_at + XPart::place(0, row_of(thread, 0));
+    const Acc* const columns = y_at + YPart::place(0, column_of(thread, 0));
+    Fragment<TM, BM / (TM / 4), XPart> a;
+    Fragment<TN, BN / (TN / 4), YPart> b;
+    a.begin(rows);
+    b.begin(columns);
+    constexpr int kLast = (kStages - 1) * kStageLength;
+    int at = 0, load_at = kLast;
 #pragma unroll 1
     for (I k = k_first; k < k_end; k += kDepth) {
-      const int next_slot = slot + 1 == kStages ? 0 : slot + 1;
+      const int next_at = at == kLast ? 0 : at + kStageLength;
 #pragma unroll
       for (int i = 0; i < kDepth; ++i) {
-        if (i + 1 < kDepth) {
-          fragments[(i + 1) % 2].read(stages[slot], i + 1, thread);
-        } else {
-          end(stages[load_slot]);
+        a.read_for(rows + at, i);
+        b.read_for(columns + at, i);
+        if (i + 1 == kDepth) {
+          end(load_at);
           wait();
-          fragments[0].read(stages[next_slot], 0, thread);
+          a.begin(rows + next_at);
+          b.begin(columns + next_at);
         }
-        if (i == 0) begin(stages[load_slot]);
-        fragments[i % 2].multiply(acc);
+        if (i == 0) begin(load_at);
+        multiply(a.of(i), b.of(i), acc);
       }
-      load_slot = slot;
-      slot = next_slot;
+      load_at = at;
+      at = next_at;
     }
     if constexpr (kCopies) asm volatile("cp.async.wait_group 0;" ::: "memory");
     sync_threads<kThreads>();
