@@ -52,7 +52,7 @@ struct Open {
   double time(const Target& target) const {
     std::vector<MemberCost> costs;
     for (const Small& small : smalls) costs.push_back(small.cost);
-    return bundle_time(costs, target);
+    return bundle_cost(costs, target).time;
   }
 };
 

@@ -45,22 +45,13 @@ double time_alone(const KernelCall& call, const CodeContext& context) {
   return std::max(price_of(call, context), edge_of(context) + kBlockTime);
 }
 
-// Stages one after the other; members of a stage side by side.
-CallCost bundle_cost(const Bundle& bundle, const CodeContext& context) {
-  const double edge = edge_of(context);
-  CallCost cost{edge, 0};
-  double slowest = 0;
-  int stage = 0;
-  for (const BundleMember& member : bundle.members) {
-    if (member.stage != stage) cost.time += std::exchange(slowest, 0);
-    stage = member.stage;
-    const CallCost own = cost_of(member.call, context);
-    slowest = std::max(slowest, own.time - edge);
-    cost.busy += own.busy;
+std::vector<MemberCost> member_costs(const Bundle& bundle, const CodeContext& context) {
+  std::vector<MemberCost> costs;
+  for (const auto& [call, stage] : bundle.members) {
+    costs.push_back(member_cost(call, call_code(call, context, CodeForm::member).launches[0], context));
+    costs.back().stage = stage;
   }
-  cost.time += slowest;
-  cost.busy = std::min(cost.busy, cost.time - edge);
-  return cost;
+  return costs;
 }
 
 }  // namespace
@@ -75,7 +66,8 @@ double price_of(const KernelCall& call, const CodeContext& context) {
 
 CallCost cost_of(const KernelCall& call, const CodeContext& context) {
   const double edge = edge_of(context);
-  if (const auto* bundle = std::get_if<Bundle>(&call.what)) return bundle_cost(*bundle, context);
+  if (const auto* bundle = std::get_if<Bundle>(&call.what))
+    return bundle_cost(member_costs(*bundle, context), context.target);
   if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
     double sum = 0;
     for (const KernelCall& member : group->members) sum += time_alone(member, context) - edge;
@@ -97,7 +89,8 @@ CallCost cost_of(const KernelCall& call, const CodeContext& context) {
 MemberCost member_cost(const KernelCall& call, const CudaLaunch& launch, const CodeContext& context) {
   const std::string& row = row_call(call)->row;
   const Work work = largest_work(call, row, context.ranges);
-  MemberCost cost{.blocks = bounds(launch.grid[0], context.ranges).hi};
+  MemberCost cost{.blocks = bounds(launch.grid[0], context.ranges).hi,
+                  .part = part_of_device(launch, context)};
   const auto blocks = static_cast<double>(std::max<int64_t>(cost.blocks, 1));
   double block_bytes = work.bytes / blocks;
   if (facts_of(row).work == WorkForm::kScatter) block_bytes += index_bytes(call, context);
@@ -106,30 +99,35 @@ MemberCost member_cost(const KernelCall& call, const CudaLaunch& launch, const C
   return cost;
 }
 
-double bundle_time(const std::vector<MemberCost>& members, const Target& target) {
+CallCost bundle_cost(const std::vector<MemberCost>& members, const Target& target) {
   struct Stage {
     int64_t blocks = 0;
     double slowest = 0;
   };
   std::vector<Stage> stages;
-  double bytes_time = 0;
+  double bytes_time = 0, busy = 0;
   for (const MemberCost& member : members) {
-    if (stages.size() <= static_cast<size_t>(member.stage))
-      stages.resize(static_cast<size_t>(member.stage) + 1);
-    Stage& stage = stages[static_cast<size_t>(member.stage)];
+    const auto number = static_cast<size_t>(member.stage);
+    stages.resize(std::max(stages.size(), number + 1));
+    Stage& stage = stages[number];
     stage.blocks += member.blocks;
     stage.slowest = std::max(stage.slowest, member.block_time);
     bytes_time += member.bytes_time;
+    busy += std::max(member.block_time, member.bytes_time) * member.part;
   }
   const double edge = target.facts().edge_microseconds;
-  if (stages.size() == 1) return edge + std::max(stages[0].slowest, bytes_time);
+  if (stages.size() == 1) {
+    const double time = std::max(stages[0].slowest, bytes_time);
+    return {edge + time, std::min(busy, time)};
+  }
   int64_t widest = 1;
   for (const Stage& stage : stages) widest = std::max(widest, stage.blocks);
   const int cluster = bundle_blocks(widest, target);
-  double total = edge + kBarrierTime * static_cast<double>(stages.size() - 1);
+  double time = edge + kBarrierTime * static_cast<double>(stages.size() - 1);
   for (const Stage& stage : stages)
-    total += stage.slowest * static_cast<double>((stage.blocks + cluster - 1) / cluster);
-  return total;
+    time += stage.slowest * static_cast<double>((stage.blocks + cluster - 1) / cluster);
+  const double part = std::min(1.0, static_cast<double>(cluster) / target.facts().multiprocessors);
+  return {time, (time - edge) * part};
 }
 
 }  // namespace aicf

@@ -19,14 +19,16 @@ struct CallCost {
 };
 CallCost cost_of(const KernelCall& call, const CodeContext& context);
 
-// Of a member of a bundle: what its slowest block takes, and its bytes at the memory's rate.
+// Of a member of a bundle: what its slowest block takes, its bytes at the memory's rate, and the part of the
+// multiprocessors that its blocks keep busy side by side.
 struct MemberCost {
   int64_t blocks = 0;  // at most
-  double block_time = 0, bytes_time = 0;
+  double block_time = 0, bytes_time = 0, part = 0;
   int stage = 0;
 };
 // `launch`: that of the call's text as a member.
 MemberCost member_cost(const KernelCall& call, const CudaLaunch& launch, const CodeContext& context);
-double bundle_time(const std::vector<MemberCost>& members, const Target& target);
+// Of the launch: members of one stage run side by side; several stages one after the other, in one cluster.
+CallCost bundle_cost(const std::vector<MemberCost>& members, const Target& target);
 
 }  // namespace aicf
