@@ -1,4 +1,4 @@
-"""Gradients of pools and of padding by the edge, axis by axis with a matrix of which element fed which."""
+"""Gradients of pools, axis by axis with a matrix of which element fed which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ __all__ = [
     "SMALL_PLANE",
     "adaptive_avg_pool_backward",
     "avg_pool_backward",
-    "replication_pad_backward",
     "spread_axes",
 ]
 
@@ -80,17 +79,3 @@ def adaptive_max_pool_backward(grad: torch.Tensor, x: torch.Tensor, indices: tor
     rank = 3 if x.ndim == 5 else 2
     flat = grad.new_zeros(*x.shape[:-rank], x.shape[-rank:].numel())
     return flat.scatter_add(-1, indices.flatten(-rank), grad.flatten(-rank)).view(x.shape)
-
-
-@decomposes(
-    aten.replication_pad1d_backward.default,
-    aten.replication_pad2d_backward.default,
-    aten.replication_pad3d_backward.default,
-)
-def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
-    matrices = []
-    for axis in range(-(len(padding) // 2), 0):
-        size, low = x.shape[axis], padding[2 * (-1 - axis)]
-        source = (torch.arange(grad.shape[axis], device=grad.device) - low).clamp(0, size - 1)
-        matrices.append(source[:, None] == torch.arange(size, device=grad.device))
-    return spread_axes(grad, matrices)

@@ -14,7 +14,7 @@ from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from ..decompositions.pools import SMALL_PLANE
 from .convolutions import per_axis
-from .shape import padded
+from .pads import padded
 from .table import rule
 
 __all__: list[str] = []

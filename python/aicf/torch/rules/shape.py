@@ -13,7 +13,7 @@ from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from .table import rule
 
-__all__ = ["axis_of", "moved", "take"]
+__all__ = ["axis_of", "joined", "moved", "take", "with_zeros"]
 
 
 def axis_of(axis: int, rank: int) -> int:
@@ -216,47 +216,6 @@ def _repeat(c: Call, x: Any, repeats: Sequence[Any]) -> SymTensor:
     return ops.reshape(ops.broadcast_to(ops.reshape(x, shape=apart), shape=wide), shape=c.shape)
 
 
-def padded(c: Call, x: SymTensor, pads: Sequence[Any], mode: str, value: Any = 0) -> SymTensor:
-    """torch's pads: pairs from the last axis backwards; negative ones crop."""
-    low: list[Any] = [0] * x.ndim
-    high: list[Any] = [0] * x.ndim
-    for i in range(len(pads) // 2):
-        low[x.ndim - 1 - i], high[x.ndim - 1 - i] = pads[2 * i], pads[2 * i + 1]
-    for axis in range(x.ndim):
-        cut = [-p if isinstance(p, int) and p < 0 else 0 for p in (low[axis], high[axis])]
-        if any(cut):
-            if mode != "constant" and sum(cut) >= int(x.shape[axis]):  # type: ignore[call-overload]
-                raise Decompose("cropping more than there is")
-            x = take(x, axis, cut[0], x.shape[axis] - cut[0] - cut[1])
-            low[axis], high[axis] = max(low[axis], 0), max(high[axis], 0)
-    if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
-        return x
-    if mode == "constant":
-        return ops.pad(x, c.number(value, x.dtype), low=low, high=high)
-    return ops.pad(x, low=low, high=high, mode=mode)
-
-
-@rule("constant_pad_nd")
-def _constant_pad(c: Call, x: Any, pad: Sequence[Any], value: Any = 0) -> SymTensor:
-    return padded(c, x, pad, "constant", value)
-
-
-def _add_pad(name: str, mode: str) -> None:
-    def pad_rule(c: Call, x: Any, pad: Sequence[Any]) -> SymTensor:
-        return padded(c, x, pad, mode)
-
-    rule(*(f"{name}_pad{n}d" for n in (1, 2, 3)))(pad_rule)
-
-
-_add_pad("reflection", "reflect")
-_add_pad("replication", "edge")
-
-
-@rule("_pad_circular")
-def _circular(c: Call, x: Any, pad: Sequence[Any]) -> SymTensor:
-    return padded(c, x, pad, "wrap")
-
-
 @rule("select_scatter")
 def _select_scatter(c: Call, x: Any, source: Any, dim: int, index: Any) -> SymTensor:
     axis = axis_of(dim, x.ndim)
@@ -265,10 +224,14 @@ def _select_scatter(c: Call, x: Any, source: Any, dim: int, index: Any) -> SymTe
 
 def _replaced(x: SymTensor, source: SymTensor, axis: int, start: Any) -> SymTensor:
     """`x` with `source` in place of the elements from `start` on."""
-    size = source.shape[axis]
-    parts = [take(x, axis, 0, start), source, take(x, axis, start + size, x.shape[axis] - start - size)]
-    kept = [p for p in parts if not (isinstance(p.shape[axis], int) and p.shape[axis] == 0)]
-    return kept[0] if len(kept) == 1 else ops.concat(kept, axis=axis) if kept else x
+    end = start + source.shape[axis]
+    return joined([take(x, axis, 0, start), source, take(x, axis, end, x.shape[axis] - end)], axis)
+
+
+def joined(parts: Sequence[SymTensor], axis: int) -> SymTensor:
+    """A concat of the parts that are not empty."""
+    kept = [p for p in parts if not (isinstance(p.shape[axis], int) and p.shape[axis] == 0)] or parts[:1]
+    return kept[0] if len(kept) == 1 else ops.concat(kept, axis=axis)
 
 
 @rule("slice_scatter")
@@ -280,15 +243,64 @@ def _slice_scatter(
     source = c.cast(source)
     if step == 1:
         return _replaced(x, source, axis, first)
-    size = source.shape[axis]
-    if not isinstance(size, int) or not isinstance(first, int):
+    if not all(isinstance(size, int) for size in (source.shape[axis], x.shape[axis], first)):
         raise Decompose("a slice with a step of a symbolic size")
-    if size == 0:
-        return x
-    shape = [1] * x.ndim
-    shape[axis] = size
-    places = ops.iota(shape=shape, axis=axis, dtype="i64") * step + first
-    return ops.scatter_elements(x, ops.broadcast_to(places, shape=list(source.shape)), source, axis=axis)
+    return x if source.shape[axis] == 0 else _every_replaced(x, source, axis, first, step)
+
+
+def _every_replaced(x: SymTensor, source: SymTensor, axis: int, first: int, step: int) -> SymTensor:
+    """`x` with `source` in place of every `step`th element from `first` on."""
+    size, count = x.shape[axis], source.shape[axis]
+    if first == 0 and count * step == size:  # the first column of x as rows
+        rows = ops.reshape(x, shape=[*x.shape[:axis], count, step, *x.shape[axis + 1 :]])
+        column = source.expand_dims(axis + 1)
+        return _flat_rows(ops.concat([column, take(rows, axis + 1, 1, step - 1)], axis=axis + 1), axis)
+    line = [1] * x.ndim
+    line[axis] = count
+    written = ops.broadcast_to(x.graph.scalar(True, "bool"), shape=line)
+    return ops.select(*(_spaced(v, axis, first, step, size) for v in (written, source)), x)
+
+
+def _spaced(x: SymTensor, axis: int, first: int, step: int, size: int) -> SymTensor:
+    """Zeros of `size` along an axis with `x` at every `step`th element from `first` on: a column of rows."""
+    column = x.expand_dims(axis + 1)
+    low, high = [0] * column.ndim, [0] * column.ndim
+    low[axis], low[axis + 1] = divmod(first, step)
+    high[axis], high[axis + 1] = -(-size // step) - low[axis] - x.shape[axis], step - 1 - low[axis + 1]
+    return take(_flat_rows(ops.pad(column, low=low, high=high), axis), axis, 0, size)
+
+
+def _flat_rows(rows: SymTensor, axis: int) -> SymTensor:
+    """Rows [count, step] at an axis as [count * step]."""
+    shape = list(rows.shape)
+    shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+    return ops.reshape(rows, shape=shape)
+
+
+def with_zeros(x: SymTensor, axis: int, start: Any, size: Any) -> SymTensor:
+    """Zeros of `size` along an axis with `x` from `start` on."""
+    low: list[Any] = [0] * x.ndim
+    high: list[Any] = [0] * x.ndim
+    low[axis], high[axis] = start, size - start - x.shape[axis]
+    return x if start == 0 and high[axis] == 0 else ops.pad(x, low=low, high=high)
+
+
+@rule("slice_backward")
+def _slice_backward(
+    c: Call, grad: Any, sizes: Sequence[Any], dim: int, start: Any, end: Any, step: int
+) -> SymTensor:
+    """The gradient between zeros: as a column of rows of `step` where the slice has a step."""
+    axis = axis_of(dim, grad.ndim)
+    size, count = c.shape[axis], grad.shape[axis]
+    first = _clamped_start(c, start, size, axis)
+    if isinstance(count, int) and count == 0:
+        return c.full(c.shape, 0)
+    if step == 1:
+        return with_zeros(grad, axis, first, size)
+    if all(isinstance(value, int) for value in (size, count, first)):
+        return _spaced(grad, axis, first, step, size)
+    rows = with_zeros(grad.expand_dims(axis + 1), axis + 1, 0, step)
+    return with_zeros(take(_flat_rows(rows, axis), axis, 0, (count - 1) * step + 1), axis, first, size)
 
 
 @rule("unfold", "unfold_copy")
