@@ -22,7 +22,7 @@ constexpr double kSingleLatency = 2000;  // and of single.cuh
 // Of simt.cuh, in multiply-adds of a thread: an element read of shared memory, and one loaded to it.
 constexpr double kSimtRead = 0.2, kSimtLoad = 18;
 constexpr double kSimtVectorLoad = 16;  // of four in one copy
-constexpr double kRoundedRow = 1.05;   // of x in wgmma_tf32.cuh, of a step
+constexpr double kRoundedRow = 1.05;    // of x in wgmma_tf32.cuh, of a step
 // Multiply-adds of one of its warps per cycle if it never waited, and the wait for each k, in multiply-adds
 // of a thread.
 constexpr double kSimtWarp = 29, kSimtWait = 30;
@@ -54,13 +54,16 @@ constexpr double kReduceScatterResult =
     0.05;                                //   of which each block adds its own chunks (wgmma_cluster.cuh);
 constexpr double kFewClusterSum = 1200;  // of few rows (few_rows.cuh), whose blocks need no barrier,
 constexpr double kFewClusterPart = 50;   //   of each part
-constexpr double kSimtClusterSum = 1200, kSimtClusterResult = 0.25;  //   the groups of simt.cuh are smaller
-constexpr double kMostSharing = 1.5;                                 //   more blocks wait together
-constexpr double kMulticastStart = 500;                              // blocks that begin and end together
-constexpr double kWorkspaceSum = 6000;                               // a second launch,
-constexpr double kWorkspaceBytes = 32;  //   of parts that a block of it reads per cycle
-constexpr double kRowExchange = 600;    // of a statistic of rows, for every block of a cluster but the first,
-constexpr double kRowResult = 0.05;     //   and of each result
+constexpr double kSimtClusterSum = 1200, kSimtClusterPart = 285,
+                 kSimtClusterResult = 0.25;  //   the groups of simt.cuh are smaller
+constexpr double kSimtResult = 0.4;          // of simt.cuh, a result in the epilogue
+constexpr double kMostSharing = 1.5;         //   more blocks wait together
+constexpr double kMulticastStart = 500;      // blocks that begin and end together
+constexpr double kWorkspaceSum = 6000;       // a second launch,
+constexpr double kWorkspaceBytes = 32;       //   of parts that a block of it reads per cycle
+constexpr double kSimtWorkspaceSum = 6000, kSimtWorkspaceBytes = 32;  // the same of simt.cuh
+constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
+constexpr double kRowResult = 0.05;   //   and of each result
 
 // Of sliced.cuh: the multiply-adds of one multiprocessor per cycle with warps enough, in f32 and tf32.
 constexpr double kSlicedSimt = 61, kSlicedTf32 = 170, kWarpsEnough = 4;
@@ -69,6 +72,7 @@ constexpr double kSliceSum = 60, kSlicedResult = 0.15;     // a slice's sums; a 
 constexpr double kSlicedBytes = 60;                        // from the L2 cache, one multiprocessor per cycle
 constexpr double kSlicedCluster = 300, kSlicedPart = 150;  // blocks that send their parts; and each part
 constexpr double kSlicedX = 60, kSlicedY = 60;             // of K in a slice beyond the least, if by elements
+constexpr double kSlicedSimtWave = 2700, kSlicedAcross = 60;  // of simt.cuh: a round but the first; across K
 
 // Measured in long products and in short ones with few blocks.
 double wgmma_step_cycles(const MatmulWay& c) {
@@ -211,27 +215,31 @@ double shared_step_cycles(const MatmulSizes& sizes, const MatmulWay& c, int64_t 
 
 double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t blocks = tile_count(sizes, c) * split_parts(c);
+  const bool simt = family_of(c) == MatmulFamily::simt;
+  const int64_t by_registers = simt ? sliced_min_blocks(c) : 48 / c.slices;
   const int64_t occupancy =
-      std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), 48 / c.slices));
+      std::max<int64_t>(1, std::min<int64_t>(kPipelineBytes / sliced_bytes(c), by_registers));
   const double waves =
       static_cast<double>(ceil_div(blocks, used_multiprocessors(c, sizes.machine) * occupancy));
   const auto sharing = static_cast<double>(ceil_div(blocks, sizes.machine.multiprocessors));  // in all waves
   const double depth = static_cast<double>(sliced_depth(sizes, family_of(c))) / split_parts(c);
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  const double full = family_of(c) == MatmulFamily::simt ? kSlicedSimt
-                      : c.slices == 4                    ? kShortTf32
-                      : sharing > 1                      ? kSharedTf32
-                                                         : kSlicedTf32;
+  const double full = simt            ? kSlicedSimt
+                      : c.slices == 4 ? kShortTf32
+                      : sharing > 1   ? kSharedTf32
+                                      : kSlicedTf32;
   const double warps = std::min(sharing, static_cast<double>(occupancy)) * c.slices;
   const double products = sharing * results * depth / (full * std::min(1.0, warps / kWarpsEnough));
   const double loads = sharing * (c.block_m + c.block_n) * depth * 4 / kSlicedBytes;
   double cycles = kStart + std::max(products, loads) + waves * c.slices * kSliceSum +
                   sharing * results * kSlicedResult / split_parts(c);
   if (split_parts(c) > 1) cycles += waves * (kSlicedCluster + kSlicedPart * split_parts(c));
-  cycles += (waves - 1) * kLoadLatency;  // a block has one tile
+  cycles += (waves - 1) * (simt ? kSlicedSimtWave : kLoadLatency);  // a block has one tile
   // Rows that do not start at 16 bytes.
   const double waited = std::max(0.0, depth / c.slices - static_cast<double>(kLeastSlice));
-  return cycles + ((sizes.x_fetched ? kSlicedX : 0) + (sizes.y_fetched ? kSlicedY : 0)) * sharing * waited;
+  const double x = simt && !sizes.x_along_k ? kSlicedAcross : kSlicedX,
+               y = simt && !sizes.y_along_k ? kSlicedAcross : kSlicedY;
+  return cycles + ((sizes.x_fetched ? x : 0) + (sizes.y_fetched ? y : 0)) * sharing * waited;
 }
 
 }  // namespace
@@ -274,7 +282,9 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                : products;
   };
   const bool large = is_wgmma(c) && c.occupancy == 1;
+  const bool simt = family_of(c) == MatmulFamily::simt;
   const double result_cycles = scattered         ? kScatteredResult
+                               : simt            ? kSimtResult
                                : is_ping_pong(c) ? kPingPongCycles
                                : large           ? kResultCycles
                                                  : kSmallResultCycles;
@@ -291,7 +301,6 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   cycles = std::max(cycles, touched_bytes(sizes, c) / kMemoryBytes +
                                 (reduce_scatters(c) ? kReduceScatterBehindMemory : kBehindMemory) * cycles) +
            kStart + (large ? kAlone : 0) + (multicast_blocks(c) > 1 ? kMulticastStart : 0);
-  const bool simt = family_of(c) == MatmulFamily::simt;
   const double result = simt                 ? kSimtClusterResult
                         : reduce_scatters(c) ? kReduceScatterResult
                                              : kClusterResult;
@@ -300,13 +309,15 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
     const double sum = keeps_x(sizes, c) ? kFewClusterSum + kFewClusterPart * split_parts(c)
                                          : kClusterBase +
                                                ((simt ? kSimtClusterSum : kClusterSum) * std::min(1.0, mean) +
-                                                kClusterPart * split_parts(c)) *
+                                                (simt ? kSimtClusterPart : kClusterPart) * split_parts(c)) *
                                                    std::min(sharing, kMostSharing) +
                                                result * results;
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
   // One block adds up the parts of a tile.
-  if (splits_in_workspace(c)) cycles += kWorkspaceSum + split_parts(c) * results * 4 / kWorkspaceBytes;
+  if (splits_in_workspace(c))
+    cycles += (simt ? kSimtWorkspaceSum : kWorkspaceSum) +
+              split_parts(c) * results * 4 / (simt ? kSimtWorkspaceBytes : kWorkspaceBytes);
   return cycles;
 }
 

@@ -43,7 +43,7 @@ int threads_of(const MatmulWay& way, const WarpTile& warp) {
 int min_blocks_of(const MatmulPlan& plan) {
   const MatmulWay& way = plan.way;
   // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
-  if (is_sliced(way)) return way.slices >= 8 ? 2 : 12 / way.slices;
+  if (is_sliced(way)) return sliced_min_blocks(way);
   if (way.unit == MatmulUnit::simt) return simt_min_blocks(way, plan.x_load, plan.y_load);
   return is_wgmma(way) ? way.occupancy : 0;
 }

@@ -97,6 +97,8 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes);
 std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch);
 // Bytes of shared memory that a block of one takes.
 int64_t sliced_bytes(const MatmulWay& way);
+// Blocks of a multiprocessor for which its code leaves registers.
+inline int sliced_min_blocks(const MatmulWay& way) { return way.slices >= 8 ? 2 : 12 / way.slices; }
 // Every tile and split for these sizes, cheapest first; then the first ones with other numbers of stages.
 std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                    int element_bytes);
