@@ -117,12 +117,15 @@ Decision JoinSite::lift_needed(const Proposal& p, Place& place) const {
   return {};
 }
 
-// Whether all can come to where the one call stands.
+// Whether all can come to where the one call stands. Those that go do not pass each other: it does the work
+// of both.
 Decision JoinSite::legal(const Proposal& p, const Place& place) const {
+  std::vector<size_t> beside = place.rise;
+  beside.insert(beside.end(), p.remove.begin(), p.remove.end());
   for (const size_t from : p.remove) {
     if (from == place.at) continue;
     const size_t to = from > place.at ? place.at + 1 : place.behind ? place.at : place.at - 1;
-    if (const auto obstacle = legality_.obstacle(from, to, place.rise))
+    if (const auto obstacle = legality_.obstacle(from, to, beside))
       return Decision::no(quoted(call(from)) + " cannot pass " + quoted(call(*obstacle)));
   }
   return {};

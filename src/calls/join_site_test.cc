@@ -40,15 +40,18 @@ void add_windows(const KernelCall& call, KernelCall& both) {
   both.outputs.insert(both.outputs.end(), call.outputs.begin(), call.outputs.end());
 }
 
-// Two calls in the place of one of them, or of the first behind what the second needs.
+// Two or three calls in the place of one of them, or of the first behind what the others need.
 Proposal random_proposal(const CallGraph& graph, std::mt19937_64& random) {
   const size_t count = graph.calls.size();
   size_t a = random() % count, b = random() % count;
   if (a == b) b = (b + 1) % count;
   Proposal p{.remove = {std::min(a, b), std::max(a, b)}, .insert = {}};
   p.lift = random() % 3 == 0;
-  p.at = p.remove[p.lift ? 0 : random() % 2];
-  if (random() % 4 == 0)
+  const bool is_group = random() % 4 == 0;
+  if (const size_t c = random() % count; !is_group && c != a && c != b) p.remove.push_back(c);
+  std::sort(p.remove.begin(), p.remove.end());
+  p.at = p.remove[p.lift ? 0 : random() % p.remove.size()];
+  if (is_group)
     p.insert.what = GroupedProducts{{graph.calls[p.remove[0]], graph.calls[p.remove[1]]}};
   else
     p.insert.what = RowCall{.row = "both"};
@@ -65,7 +68,7 @@ std::vector<size_t> order_of(const CallGraph& graph) {
 }
 
 TEST(JoinSite, WhatIsTakenIsLegalAndWhatIsRefusedLeavesAllAsItWas) {
-  size_t taken = 0, refused = 0, lifted = 0, groups = 0;
+  size_t taken = 0, refused = 0, lifted = 0, groups = 0, chains = 0;
   for (uint64_t seed = 1; seed <= kLists; ++seed) {
     std::mt19937_64 random(seed);
     for (int i = 0; i < kProposals; ++i) {
@@ -84,6 +87,7 @@ TEST(JoinSite, WhatIsTakenIsLegalAndWhatIsRefusedLeavesAllAsItWas) {
         ASSERT_EQ(calls.program, before) << seed;
         const std::string& reason = calls.reports[0].reason;
         EXPECT_TRUE(reason.find(" cannot pass ") != std::string::npos ||
+                    reason.find(" would stand behind ") != std::string::npos ||
                     reason.find(" overwrites what ") != std::string::npos ||
                     reason.find("what another one writes") != std::string::npos)
             << reason;
@@ -96,15 +100,21 @@ TEST(JoinSite, WhatIsTakenIsLegalAndWhatIsRefusedLeavesAllAsItWas) {
       ASSERT_EQ(run.run(order), run.run(as_it_was)) << seed;
       const auto first = std::find(order.begin(), order.end(), p.remove[0]);
       const auto place = static_cast<size_t>(first - order.begin());
-      ASSERT_EQ(*(first + 1), p.remove[1]) << seed;
+      ASSERT_TRUE(std::equal(p.remove.begin(), p.remove.end(), first)) << seed;
       if (std::holds_alternative<GroupedProducts>(p.insert.what)) {
         std::vector<size_t> turned = order;  // members run side by side
         std::swap(turned[place], turned[place + 1]);
         ASSERT_EQ(run.run(turned), run.run(as_it_was)) << seed;
         ++groups;
       }
-      ASSERT_TRUE(p.lift || place == (p.at == p.remove[0] ? p.at : p.at - 1)) << seed;
+      const auto behind = std::find(p.remove.begin(), p.remove.end(), p.at) - p.remove.begin();
+      ASSERT_TRUE(p.lift || place == p.at - static_cast<size_t>(behind)) << seed;
       lifted += p.lift && place != p.at ? 1 : 0;
+      const std::vector<KernelCall>& all = before.graphs.back().calls;
+      chains += p.remove.size() > 2 && must_keep_order(all[p.remove[0]], all[p.remove[1]]) &&
+                        must_keep_order(all[p.remove[1]], all[p.remove[2]])
+                    ? 1
+                    : 0;
       std::vector<size_t> others;
       for (const size_t at : order)
         if (std::find(p.remove.begin(), p.remove.end(), at) == p.remove.end()) others.push_back(at);
@@ -115,6 +125,7 @@ TEST(JoinSite, WhatIsTakenIsLegalAndWhatIsRefusedLeavesAllAsItWas) {
   EXPECT_GT(refused, 1000u);
   EXPECT_GT(lifted, 50u);
   EXPECT_GT(groups, 50u);
+  EXPECT_GT(chains, 50u);
 }
 
 // A result that the one call does not store.
