@@ -192,6 +192,31 @@ class CallVerifier {
     return work == WorkForm::kProduct || work == WorkForm::kConv || work == WorkForm::kConvTranspose ? 1 : 0;
   }
 
+  // A prologue's operands stand behind x and the indices of a scatter, before what numbers the rows of tables
+  // and an order that is taken. It makes the updates, of the result's type.
+  void check_prologue(const TileProgram& program, const ProgramUse& use, const RowCall& row,
+                      const KernelCall& call) const {
+    constexpr size_t kOwn = 2;
+    const size_t operands = kOwn + program.inputs.size();
+    require(use.first_operand == kOwn && row.params.size() == 1 + program.inputs.size() &&
+                program.outputs.size() == 1 && program.outputs[0] == call.outputs[0].dtype,
+            "a prologue makes no updates of its scatter", &call);
+    std::set<int64_t> lists;
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      const int64_t list = row.params[1 + i].constant().value_or(-2);
+      require(list == -1 ||
+                  (list >= static_cast<int64_t>(operands) && list < static_cast<int64_t>(call.inputs.size())),
+              "no input numbers the rows of a table", &call);
+      if (list >= 0) lists.insert(list);
+    }
+    const size_t all = operands + lists.size();
+    require(call.inputs.size() == all || call.inputs.size() == all + 1,
+            "the program has other operands than the call", &call);
+    for (size_t i = 0; i < program.inputs.size(); ++i)
+      require(program.inputs[i] == call.inputs[kOwn + i].dtype,
+              "an operand of the program is of another dtype", &call);
+  }
+
   // The operands of a region are those of its call, behind which the indices of an indexed one stand. An
   // epilogue reads all from its first one on; further results may stand behind its own.
   void check_program(const ProgramUse& use, const RowCall& row, const KernelCall& call) const {
@@ -201,6 +226,9 @@ class CallVerifier {
     const WorkForm work = facts_of(row.row).work;
     const size_t sums = sums_of(work), first = static_cast<size_t>(use.first_operand);
     const bool is_region = use.role == ProgramRole::kRegion;
+    require((use.role == ProgramRole::kPrologue) == (work == WorkForm::kMessages),
+            "its program plays another role in its row", &call);
+    if (use.role == ProgramRole::kPrologue) return check_prologue(program, use, row, call);
     require(is_region == (sums == 0), "its program plays another role in its row", &call);
     require(use.first_operand >= (is_region ? 0 : static_cast<int>(sums) + 1) &&
                 first <= call.inputs.size() && program.inputs.size() >= sums,

@@ -309,5 +309,55 @@ TEST(VerifyCalls, TheTakerOfAnInputReadsWhatItsMakerWrites) {
   }
 }
 
+// A gather, a product with weights and a scatter as one call: x, indices, table, weights, rows of the table.
+CallProgram with_messages() {
+  const Program program = parse(R"(program {
+    entry main(%x: f32[100, 64], %i: i64[900], %j: i64[900, 1], %w: f32[900, 1]) {
+      %s = gather(%x, %i) {axis = 0} : f32[900, 64]
+      %m = mul(%s, %w) : f32[900, 64]
+      %y = scatter_nd(%x, %j, %m) {reduction = "add"} : f32[100, 64]
+      return "y" = %y
+    }
+  })");
+  CallProgram calls{Target::from_name("sm_90"), {}};
+  const SelectOptions options;
+  select_graph(calls, program.entries[0], options);
+  run_required_rules(calls.graphs[0], calls.target, options);
+  run_call_rule("join_messages", calls.graphs[0], calls.target, options, nullptr);
+  return calls;
+}
+
+TEST(VerifyCalls, APrologueMakesTheUpdatesOfItsScatter) {
+  const std::vector<Case<KernelCall>> cases = {
+      {"", [](KernelCall&) {}},
+      {"", [](KernelCall& call) { call.inputs.push_back(call.inputs[0]); }},
+      {"its program plays another role in its row",
+       [](KernelCall& call) { row_call(call)->row = "scatter_nd"; }},
+      {"a prologue makes no updates of its scatter",
+       [](KernelCall& call) { row_call(call)->programs[0].first_operand = 1; }},
+      {"a prologue makes no updates of its scatter",
+       [](KernelCall& call) { row_call(call)->params.pop_back(); }},
+      {"a prologue makes no updates of its scatter",
+       [](KernelCall& call) { call.outputs[0].dtype = DType::i32; }},
+      {"no input numbers the rows of a table", [](KernelCall& call) { row_call(call)->params[1] = Dim(3); }},
+      {"no input numbers the rows of a table", [](KernelCall& call) { row_call(call)->params[2] = Dim(5); }},
+      {"the program has other operands", [](KernelCall& call) { call.inputs.resize(7, call.inputs[0]); }},
+      {"an operand of the program is of another dtype",
+       [](KernelCall& call) { call.inputs[3].dtype = DType::i32; }},
+  };
+  for (const auto& c : cases) {
+    CallProgram program = with_messages();
+    ASSERT_EQ(program.graphs[0].calls.size(), 1u);
+    c.change(program.graphs[0].calls[0]);
+    std::string text;
+    try {
+      verify(program, "a test");
+    } catch (const InternalError& error) {
+      text = error.message + " " + error.actual;
+    }
+    c.expect(text);
+  }
+}
+
 }  // namespace
 }  // namespace aicf

@@ -38,7 +38,9 @@ class WhatLines {
     add_params(row.params, row.fparams);
     if (row.indexed) lines.push_back("the last input numbers rows of input " + std::to_string(*row.indexed));
     for (const ProgramUse& use : row.programs)
-      lines.push_back((use.role == ProgramRole::kRegion ? "region program " : "epilogue program ") +
+      lines.push_back((use.role == ProgramRole::kRegion     ? "region program "
+                       : use.role == ProgramRole::kEpilogue ? "epilogue program "
+                                                            : "prologue program ") +
                       std::to_string(use.index) + ", operands from " + std::to_string(use.first_operand));
     if (row.schedule)
       lines.push_back("inner rank " + std::to_string(row.schedule->inner_rank) + " of axes " +

@@ -70,8 +70,9 @@ struct Choice {
 
 // ---- what runs
 
-// A region's program is all that the call does. An epilogue's gets the products' sums as its first inputs.
-enum class ProgramRole : uint8_t { kRegion, kEpilogue };
+// A region's program is all that the call does. An epilogue's gets the products' sums as its first inputs. A
+// prologue's makes the updates of a scatter.
+enum class ProgramRole : uint8_t { kRegion, kEpilogue, kPrologue };
 
 struct ProgramUse {
   ProgramRole role = ProgramRole::kRegion;

@@ -49,6 +49,7 @@ enum class WorkForm : uint8_t {
   kSort,               // steps beyond the elements
   kRegion,             // operands that are one window are read once
   kGatheredRegion,     // a region with rows of a table
+  kMessages,           // a scatter, and the program that makes its updates from operands behind the indices
 };
 
 // What multiplies: the threads' own units, or a GPU's matrix units, for halves alone or for f32 in tf32, too.
@@ -60,11 +61,13 @@ enum class RowSums : uint8_t { kNone, kLeft, kTaken };
 // What rules over calls take a row's calls for: a rule asks this fact, never a row's name.
 enum class JoinForm : uint8_t {
   kNone,
-  kProduct,    // on matrix units, x and y, with any epilogue; may make its x itself (prologue.h)
-  kAttention,  // over q, k, v; may make its q itself
-  kAppend,     // of a step to two caches, with its q rotated
-  kGather,     // of rows along an axis
-  kScatter,    // of rows
+  kProduct,          // on matrix units, x and y, with any epilogue; may make its x itself (prologue.h)
+  kAttention,        // over q, k, v; may make its q itself
+  kAppend,           // of a step to two caches, with its q rotated
+  kGather,           // of rows along an axis
+  kGatherElements,   // along an axis, by an index for each element
+  kScatter,          // of rows
+  kScatterElements,  // along an axis, by an index for each element
 };
 
 // How the order learned from measurements (select/measured_order.h) tells a row's candidates from others: by

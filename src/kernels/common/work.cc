@@ -150,6 +150,13 @@ double flops_of(WorkForm form, const std::vector<TensorArg>& inputs, const Tenso
   }
 }
 
+// Elements of the updates that a program makes for a scatter.
+double message_elements(const std::vector<TensorArg>& inputs, const TensorArg& out) {
+  if (inputs.size() < 2 || out.rank == 0) return 0;
+  return distinct_elements(inputs[1]) * all_elements(out) /
+         static_cast<double>(std::max<int64_t>(out.sizes[0], 1));
+}
+
 // How many of an operand's elements a call cannot do without, where these are not all.
 double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
                         const std::vector<TensorArg>& outputs, const std::vector<int64_t>& params,
@@ -178,6 +185,8 @@ double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
     // A scatter, and a cache that is appended to, may be done in place: the old elements stay where they are.
     case WorkForm::kScatter:
       return input == 0 ? 0 : all;
+    case WorkForm::kMessages:
+      return input == 0 ? 0 : std::min(all, message_elements(inputs, outputs[0]));
     case WorkForm::kAppend:
       return input == 5 || input == 6 ? 0 : all;
     case WorkForm::kAttention:
@@ -194,13 +203,14 @@ double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
 // Whether indices say which of the operand's rows are read, and how often.
 bool picks_by_data(WorkForm form, const std::vector<int64_t>& params, size_t input) {
   if (form == WorkForm::kGatheredRegion) return static_cast<int64_t>(input) == param(params, 1);
-  return form == WorkForm::kGather && input == 0;
+  return (form == WorkForm::kGather && input == 0) || (form == WorkForm::kMessages && input > 1);
 }
 
 double written_elements(WorkForm form, const std::vector<TensorArg>& inputs, const TensorArg& out,
                         size_t output) {
   const double all = distinct_elements(out);
   if (form == WorkForm::kScatter && inputs.size() >= 3) return std::min(all, all_elements(inputs[2]));
+  if (form == WorkForm::kMessages && output == 0) return std::min(all, message_elements(inputs, out));
   // Its outputs are the rotated queries and the two caches, which take the new keys and values.
   if (form == WorkForm::kAppend && output > 0 && inputs.size() > output)
     return std::min(all, all_elements(inputs[output]));
@@ -220,7 +230,7 @@ Work work_of(WorkForm form, const std::vector<TensorArg>& inputs, const std::vec
   for (size_t i = 0; i < outputs.size(); ++i) {
     const double bytes = written_elements(form, inputs, outputs[i], i) * dtype_bytes(outputs[i].dtype);
     work.bytes += bytes;
-    if (form != WorkForm::kScatter) work.sure_bytes += bytes;
+    if (form != WorkForm::kScatter && form != WorkForm::kMessages) work.sure_bytes += bytes;
   }
   if (!inputs.empty() && !outputs.empty()) work.flops = flops_of(form, inputs, outputs[0], params);
   return work;

@@ -118,6 +118,9 @@ struct Scatter {
   }
 };
 
+// In place of updates that no item carries.
+constexpr const char* kNotCarried = nullptr;
+
 constexpr int kChunk = 128, kLongChunk = 32 * kChunk;
 
 // The first of sorted items [low, high) of which the key is not below `key`.
@@ -168,6 +171,72 @@ __device__ __forceinline__ Pack<T, V> loaded(const T* from) {
   return elements;
 }
 
+// Where V neighbouring elements of updates come from, as Fold asks: `find` says by an item where an update lies, `load` asks
+// for what it is made of, `elements` gives it. Here from memory, where the function `place` says.
+template <int V, class Place>
+struct Stored {
+  static constexpr int kAhead = 4;  // updates that are asked for at a time: registers decide
+  Place place;
+
+  template <class Item>
+  __device__ __forceinline__ auto find(const Item* item) const {
+    return place(item);
+  }
+  template <class T>
+  static __device__ __forceinline__ Pack<T, V> load(const T* from) {
+    return loaded<V>(from);
+  }
+  template <class T>
+  static __device__ __forceinline__ const Pack<T, V>& elements(const Pack<T, V>& update) {
+    return update;
+  }
+};
+template <int V, class Place>
+__device__ __forceinline__ Stored<V, Place> stored(const Place& place) {
+  return {place};
+}
+
+// The same of updates that a program makes (struct Updates of tile/cuda/tile_cuda.h), from element `offset` of a block on.
+template <int V, class M>
+struct Computed {
+  using Own = typename M::template Own<V>;
+  static constexpr int kAhead = sizeof(Own) <= 32 ? 4 : 2;
+  const M& updates;
+  typename M::template Shared<V> shared;
+  int64_t row, column;  // of a block
+
+  __device__ __forceinline__ Computed(const M& all, int64_t offset) : updates(all) {
+    row = offset / all.columns();
+    column = offset - row * all.columns();
+    all.fetch(shared, column);
+  }
+  template <class Item>
+  __device__ __forceinline__ typename M::Row find(const Item* item) const {
+    return updates.row(int64_t(item->index()) * updates.rows() + row);
+  }
+  __device__ __forceinline__ Own load(const typename M::Row& from) const {
+    Own own;
+    updates.fetch(own, from, column);
+    return own;
+  }
+  __device__ __forceinline__ Pack<typename M::Element, V> elements(const Own& own) const {
+    return updates.elements(shared, own);
+  }
+};
+
+// Where elements of updates from `offset` of their block on come from.
+template <int V, class I, int LR, int PR, int BR, int K, class T>
+__device__ __forceinline__ auto updates_at(const Scatter<I, LR, PR, BR, K>& s, const T* updates, int64_t offset) {
+  I within[3] = {0, 0, 0};
+  s.block.locate(I(offset), within);
+  const T* from = updates + within[0];
+  return stored<V>([&s, from](const auto* item) { return from + s.update(item->index()); });
+}
+template <int V, class I, int LR, int PR, int BR, int K, class M>
+__device__ __forceinline__ Computed<V, M> updates_at(const Scatter<I, LR, PR, BR, K>&, const M& updates, int64_t offset) {
+  return Computed<V, M>(updates, offset);
+}
+
 template <int kReduction, int V, class T>
 struct Fold {
   using E = Element<T>;
@@ -179,33 +248,41 @@ struct Fold {
 #pragma unroll
     for (int v = 0; v < V; ++v) value[v] = E::load(elements.at[v]);
   }
-  // Updates [first, end); `at` finds the elements of an item. Items are read ahead of the updates, a few: registers
-  // decide how many rows are added up at a time.
+  // Updates [first, end), which come from `at`. Items are read ahead of the updates, a few.
   template <class Item, class At>
   __device__ __forceinline__ void add(const Item* sorted, int64_t first, int64_t end, const At& at) {
     if constexpr (kReduction == kReplace) first = max(first, end - 1);
-    constexpr int kAhead = 4;
-    const T* from[kAhead];
+    constexpr int kAhead = At::kAhead;
+    decltype(at.find(sorted)) from[kAhead];
     const auto find = [&] {
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
-        if (first + n < end) from[n] = at(sorted + first + n);
+        if (first + n < end) from[n] = at.find(sorted + first + n);
     };
     find();
     while (first < end) {
       const int64_t here = first;
-      Elements update[kAhead];
+      decltype(at.load(from[0])) update[kAhead];
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
-        if (here + n < end) update[n] = loaded<V>(from[n]);
+        if (here + n < end) update[n] = at.load(from[n]);
       first += kAhead;
       find();
 #pragma unroll
       for (int n = 0; n < kAhead; ++n)
-        if (here + n < end)
+        if (here + n < end) {
+          const Elements elements = at.elements(update[n]);
 #pragma unroll
-          for (int v = 0; v < V; ++v) value[v] = combined<kReduction>(value[v], E::load(update[n].at[v]));
+          for (int v = 0; v < V; ++v) value[v] = combined<kReduction>(value[v], E::load(elements.at[v]));
+        }
     }
+  }
+  // From update `first` on.
+  template <class Item, class At>
+  __device__ __forceinline__ void start(const Item* sorted, int64_t first, int64_t end, const At& at) {
+    const auto update = at.load(at.find(sorted + first));
+    start(at.elements(update));
+    add(sorted, first + 1, end, at);
   }
   // What chunk `number` of a run of `chunks` behind its first adds up to, one after the other. `long_chunk`: those of which
   // one sum is made first.
@@ -275,6 +352,13 @@ struct Fold {
 #pragma unroll
     for (int v = 0; v < V; ++v) to[v] = value[v];
   }
+  // Elements that no update reaches stay as they are.
+  __device__ __forceinline__ void store(Elements* to, Elements elements, bool is_reached) const {
+    if (is_reached)
+#pragma unroll
+      for (int v = 0; v < V; ++v) elements.at[v] = E::store(value[v]);
+    *to = elements;
+  }
 };
 
 // The chunk that begins in a window, where it is not a run's first. `inner`: the elements' place in a block of `length`.
@@ -284,8 +368,7 @@ __device__ __forceinline__ void fold_chunk(const Item* sorted, int64_t count, in
   const Chunk chunk = chunk_in<kChunk>(sorted, count, window);
   if (chunk.first >= chunk.end) return;
   Fold<kReduction, V, T> fold;
-  fold.start(loaded<V>(at(sorted + chunk.first)));
-  fold.add(sorted, chunk.first + 1, chunk.end, at);
+  fold.start(sorted, chunk.first, chunk.end, at);
   fold.put(partials + window * length + inner);
 }
 template <int kReduction, int V, class T, class Item>
@@ -360,6 +443,23 @@ struct alignas(V == 1 && sizeof(Value) == 4 ? 16 : 8) Run {
 // What x is: elements everywhere, one element, or the output itself, of which places without updates stay as they are.
 enum Start { kFromX, kFromOne, kInPlace };
 
+// V elements of the output, from `offset` of the block of a target on, and as `elements` what they are before.
+template <int kStart, int V, class T, class I, int LR, int PR, int BR, int K>
+__device__ __forceinline__ Pack<T, V>* elements_of(const Scatter<I, LR, PR, BR, K>& s, int64_t target, int64_t offset,
+                                                   const T* x, T* out, Pack<T, V>& elements) {
+  I place[2] = {0, 0}, inner[3] = {0, 0, 0};
+  s.places.locate(I(target), place);
+  s.block.locate(I(offset), inner);
+  Pack<T, V>* to = reinterpret_cast<Pack<T, V>*>(out + place[0] + inner[1]);
+  if constexpr (kStart == kFromOne) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) elements.at[v] = *x;
+  } else {
+    elements = kStart == kInPlace ? *to : *reinterpret_cast<const Pack<T, V>*>(x + place[1] + inner[2]);
+  }
+  return to;
+}
+
 // A run longer than a chunk, of which a block has `parts` threads from `thread` on; theirs are the elements of the place's
 // block from `offset` on.
 struct LongRun {
@@ -396,8 +496,7 @@ __device__ __forceinline__ void fold_in_block(Folds& fold, const Item* sorted, b
       const int64_t number = first + group, from = run.begin + number * kChunk;
       if (group < groups && number <= chunks) {
         Folds chunk;
-        chunk.start(loaded<V>(at(sorted + from)));
-        chunk.add(sorted, from + 1, min(run.end, from + kChunk), at);
+        chunk.start(sorted, from, min(run.end, from + kChunk), at);
         chunk.put(sums + thread * V);
       }
       __syncthreads();
@@ -412,13 +511,12 @@ __device__ __forceinline__ void fold_in_block(Folds& fold, const Item* sorted, b
 // One thread per V elements of the block and place, or, in place, sorted update, of which the first of a run works.
 // kByBlock: no chunk is folded yet.
 template <int kReduction, int kStart, bool kByBlock, bool kHasLong, bool kCarried, int V, class T, class Item, class Count,
-          class I, int LR, int PR, int BR, int K>
+          class Updates, class I, int LR, int PR, int BR, int K>
 __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s, const Item* sorted, int64_t count,
                                               int64_t targets, const Count* starts,
                                               const typename Element<T>::Value* partials,
                                               const typename Element<T>::Value* long_partials, const T* x,
-                                              const T* updates, T* out) {
-  using Elements = Pack<T, V>;
+                                              const Updates& updates, T* out) {
   const I length = s.block.count(), per_line = length / V, flat = flat_thread<I>();
   bool writes = !past(flat, I(kStart == kInPlace ? count : targets) * per_line);
   if (!kByBlock && !writes) return;
@@ -442,30 +540,15 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
   }
   if (!kByBlock && !writes) return;
   const auto at_offset = [&](int64_t o) {
-    I within[3] = {0, 0, 0};
-    s.block.locate(I(o), within);
-    const T* from = updates + within[0];
-    return [&s, from](const Item* item) {
-      if constexpr (kCarried)
-        return reinterpret_cast<const T*>(item);
-      else
-        return from + s.update(item->index());
-    };
+    if constexpr (kCarried)
+      return stored<V>([](const Item* item) { return reinterpret_cast<const T*>(item); });
+    else
+      return updates_at<V>(s, updates, o);
   };
-  Elements* to = nullptr;
+  Pack<T, V> elements, *to = nullptr;
   Fold<kReduction, V, T> fold;
-  Elements elements;
   if (writes) {
-    I place[2] = {0, 0}, inner[3] = {0, 0, 0};
-    s.places.locate(I(target), place);
-    s.block.locate(offset, inner);
-    to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
-    if constexpr (kStart == kFromOne) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) elements.at[v] = *x;
-    } else {
-      elements = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
-    }
+    to = elements_of<kStart>(s, target, offset, x, out, elements);
     fold.start(elements);
     if constexpr (kByBlock)
       fold.add(sorted, begin, min(end, begin + kChunk), at_offset(offset));
@@ -475,11 +558,7 @@ __device__ __forceinline__ void apply_updates(const Scatter<I, LR, PR, BR, K>& s
   }
   if constexpr (kByBlock)
     fold_in_block<Fold<kReduction, V, T>, V>(fold, sorted, end - begin > kChunk, begin, end, offset, per_line, at_offset);
-  if (!writes) return;
-  if (begin < end)
-#pragma unroll
-    for (int v = 0; v < V; ++v) elements.at[v] = Element<T>::store(fold.value[v]);
-  *to = elements;
+  if (writes) fold.store(to, elements, begin < end);
 }
 
 constexpr int kScanThreads = 256, kScanWarps = kScanThreads / 32;
@@ -487,10 +566,11 @@ constexpr int kScanThreads = 256, kScanWarps = kScanThreads / 32;
 // Of few updates: one thread per V elements of the block and place. Every block looks through all updates for those that go
 // to its places, which takes one launch and no sort. A warp looks through kWarpUpdates at once, for each of which dynamic
 // shared memory has four bytes.
-template <int kReduction, int kStart, int V, int kWarpUpdates, class T, class Index, class I, int LR, int PR, int BR, int K>
+template <int kReduction, int kStart, int V, int kWarpUpdates, class T, class Updates, class Index, class I, int LR, int PR,
+          int BR, int K>
 __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s, uint32_t block_index,
                                              const Index* indices, int64_t count, int64_t targets, const T* x,
-                                             const T* updates, T* out, CallError* error) {
+                                             const Updates& updates, T* out, CallError* error) {
   using E = Element<T>;
   using Elements = Pack<T, V>;
   constexpr int kAhead = 4, kScanUpdates = kScanWarps * kWarpUpdates;
@@ -506,34 +586,32 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
   const bool is_one = flat < elements;
   const int64_t target = flat / per_line;
   const uint32_t mine = is_one ? uint32_t(target - first_target) : 0xffffffffu;
-  I place[2] = {0, 0}, inner[3] = {0, 0, 0};
-  if (is_one) {
-    s.places.locate(I(target), place);
-    s.block.locate(I(flat - target * per_line) * V, inner);
-  }
-  Elements* to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
+  const int64_t offset = is_one ? (flat - target * per_line) * V : 0;
+  Elements old, *to = nullptr;
   Run<kReduction, V, typename E::Value> run;
   if (is_one) {
-    Elements old;
-    if constexpr (kStart == kFromOne) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) old.at[v] = *x;
-    } else {
-      old = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
-    }
+    to = elements_of<kStart>(s, target, offset, x, out, old);
 #pragma unroll
     for (int v = 0; v < V; ++v) run.start(v, E::load(old.at[v]));
   }
+  const auto at = updates_at<V>(s, updates, offset);
   int64_t lines[kAhead];
   int waiting = 0;
   const auto add_waiting = [&] {
-    Elements update[kAhead];
+    const auto load = [&](int64_t line) {
+      const WideItem item = WideItem::make(0, uint64_t(line));
+      return at.load(at.find(&item));
+    };
+    decltype(load(0)) update[kAhead];
 #pragma unroll
     for (int n = 0; n < kAhead; ++n)
-      if (n < waiting) update[n] = loaded<V>(updates + s.update(lines[n]) + inner[0]);
+      if (n < waiting) update[n] = load(lines[n]);
 #pragma unroll
     for (int n = 0; n < kAhead; ++n)
-      if (n < waiting) run.add([&](int v) { return E::load(update[n].at[v]); });
+      if (n < waiting) {
+        const Elements elements = at.elements(update[n]);
+        run.add([&](int v) { return E::load(elements.at[v]); });
+      }
     waiting = 0;
   };
   for (int64_t begin = 0; begin < count; begin += kScanUpdates) {
@@ -548,14 +626,14 @@ __device__ __forceinline__ void scan_updates(const Scatter<I, LR, PR, BR, K>& s,
       for (int n = 0; n < kAhead; ++n) {
         const int64_t line = begin + warp * each + i + n * 32 + lane;
         items[n] = line >= count ? WideItem::last()
-                                 : s.template item<WideItem, false, false>(indices, updates, line, error);
+                                 : s.template item<WideItem, false, false>(indices, kNotCarried, line, error);
       }
       if (block_index == 0) {
 #pragma unroll
         for (int n = 0; n < kAhead; ++n) {
           const int64_t line = begin + warp * each + i + n * 32 + lane;
           if (line < count && items[n].is_last())
-            s.template item<WideItem, true, false>(indices, updates, line, error);
+            s.template item<WideItem, true, false>(indices, kNotCarried, line, error);
         }
       }
 #pragma unroll
@@ -602,11 +680,11 @@ constexpr int kSortScanThreads = 512, kSortScanWarps = kSortScanThreads / 32;
 // As scan_updates, of more updates of a place: a block sorts those of its kPlaces places, at most, by counts of each warp's
 // share, and so reads them as apply_updates does. Dynamic shared memory has four bytes for each update, and for each place
 // and warp.
-template <int kReduction, int kStart, int V, int kPlaces, class T, class Index, class I, int LR, int PR, int BR, int K>
+template <int kReduction, int kStart, int V, int kPlaces, class T, class Updates, class Index, class I, int LR, int PR, int BR,
+          int K>
 __device__ __forceinline__ void sort_scanned_updates(const Scatter<I, LR, PR, BR, K>& s, const Index* indices,
-                                                     int64_t count, int64_t targets, const T* x, const T* updates, T* out,
-                                                     CallError* error) {
-  using Elements = Pack<T, V>;
+                                                     int64_t count, int64_t targets, const T* x, const Updates& updates,
+                                                     T* out, CallError* error) {
   static_assert(kPlaces <= kApplyThreads, "a thread has one place at most");
   constexpr int kAhead = 4, kAtOnce = 32 * kAhead;
   extern __shared__ __align__(16) char scan_memory[];
@@ -629,13 +707,13 @@ __device__ __forceinline__ void sort_scanned_updates(const Scatter<I, LR, PR, BR
 #pragma unroll
       for (int n = 0; n < kAhead; ++n) {
         const int64_t line = i + n * 32 + lane;
-        items[n] = line < end ? s.template item<WideItem, false, false>(indices, updates, line, error) : WideItem::last();
+        items[n] = line < end ? s.template item<WideItem, false, false>(indices, kNotCarried, line, error) : WideItem::last();
       }
 #pragma unroll
       for (int n = 0; n < kAhead; ++n) {
         const int64_t line = i + n * 32 + lane;
         if (reports && line < end && items[n].is_last())
-          s.template item<WideItem, true, false>(indices, updates, line, error);
+          s.template item<WideItem, true, false>(indices, kNotCarried, line, error);
         const int64_t target = int64_t(items[n].key());
         const bool here = !items[n].is_last() && target >= first_target && target <= last_target;
         visit(line, here ? uint32_t(target - first_target) : uint32_t(kPlaces));
@@ -676,38 +754,19 @@ __device__ __forceinline__ void sort_scanned_updates(const Scatter<I, LR, PR, BR
   const int64_t target = flat / per_line, offset = (flat - target * per_line) * V;
   const uint32_t mine = writes ? uint32_t(target - first_target) : 0;
   const int64_t run_begin = writes ? starts[mine] : 0, run_end = writes ? starts[mine + 1] : 0;
-  const auto at_offset = [&](int64_t o) {
-    I within[3] = {0, 0, 0};
-    s.block.locate(I(o), within);
-    const T* from = updates + within[0];
-    return [&s, from](const ScannedItem* item) { return from + s.update(item->index()); };
-  };
-  Elements* to = nullptr;
+  const auto at_offset = [&](int64_t o) { return updates_at<V>(s, updates, o); };
+  Pack<T, V> old, *to = nullptr;
   Fold<kReduction, V, T> fold;
-  Elements elements_of;
   if (writes) {
-    I place[2] = {0, 0}, inner[3] = {0, 0, 0};
-    s.places.locate(I(target), place);
-    s.block.locate(I(offset), inner);
-    to = reinterpret_cast<Elements*>(out + place[0] + inner[1]);
-    if constexpr (kStart == kFromOne) {
-#pragma unroll
-      for (int v = 0; v < V; ++v) elements_of.at[v] = *x;
-    } else {
-      elements_of = kStart == kInPlace ? *to : *reinterpret_cast<const Elements*>(x + place[1] + inner[2]);
-    }
-    fold.start(elements_of);
+    to = elements_of<kStart>(s, target, offset, x, out, old);
+    fold.start(old);
     const bool cuts = kReduction != kReplace;
     fold.add(sorted, run_begin, cuts ? min(run_end, run_begin + kChunk) : run_end, at_offset(offset));
   }
   if constexpr (kReduction != kReplace)
     fold_in_block<Fold<kReduction, V, T>, V>(fold, sorted, run_end - run_begin > kChunk, run_begin, run_end, offset,
                                              per_line, at_offset);
-  if (!writes) return;
-  if (run_begin < run_end)
-#pragma unroll
-    for (int v = 0; v < V; ++v) elements_of.at[v] = Element<T>::store(fold.value[v]);
-  *to = elements_of;
+  if (writes) fold.store(to, old, run_begin < run_end);
 }
 
 }  // namespace aicf

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 
 #include "base/comma_list.h"
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
 #include "kernels/order/merge_cuda.h"
+#include "kernels/tile/cuda/tile_cuda.h"
 
 namespace aicf {
 
@@ -67,12 +69,41 @@ std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, co
          wide_list(s.target_steps) + ", I(" + params.expr(s.component_stride) + ")};\n";
 }
 
+// A scatter whose updates a program makes: the call as a whole, text that defines the program's struct
+// Updates, and the expression that makes one.
+struct MadeUpdates {
+  const CudaProblem* kernel = nullptr;
+  std::string text;
+  std::function<std::string(CudaParams&)> make;
+  bool reports = false;  // an index of a table may be an error
+};
+
+// The launches of a scatter: of problem's own operands and updates, or of those that a program makes.
+struct ScatterForm {
+  const CudaProblem& problem;  // with a window of the updates
+  const MadeUpdates* made = nullptr;
+
+  const CudaProblem& kernel() const { return made != nullptr ? *made->kernel : problem; }
+  bool reports() const { return made != nullptr && made->reports; }
+  CudaCode empty_code() const {
+    CudaCode code = aicf::empty_code();
+    if (made != nullptr) code.source += made->text;
+    return code;
+  }
+  // Statements that define `updates`, where they come from.
+  std::string updates_text(const std::string& type, CudaParams& params) const {
+    return "  const auto updates = " +
+           (made != nullptr ? made->make(params) : pointer_text(type, "in2", true)) + ";\n";
+  }
+};
+
 // `at` of a Fold.
-std::string at_text(const SortedUpdates& updates, const std::string& from) {
-  const std::string head = "  const auto at = [&](const " + updates.item() + "* item) { return ";
-  if (updates.carried) return head + "reinterpret_cast<const " + updates.type + "*>(item); };\n";
-  return "  I inner[3] = {0, 0, 0};\n  s.block.locate(I(offset), inner);\n" + head + from +
-         " + s.update(item->index()) + inner[0]; };\n";
+std::string at_text(const SortedUpdates& u) {
+  const std::string unit = std::to_string(u.unit);
+  if (u.carried)
+    return "  const auto at = aicf::stored<" + unit + ">([](const " + u.item() +
+           "* item) { return reinterpret_cast<const " + u.type + "*>(item); });\n";
+  return "  const auto at = aicf::updates_at<" + unit + ">(s, updates, offset);\n";
 }
 
 // Elements that a thread can move as one, of the updates, the output and, if `with_x`, of x.
@@ -179,10 +210,11 @@ int64_t places_of_block(const ScatterProblem& s, int64_t unit) {
   return per_line <= 1 ? kScatterBlock : std::min<int64_t>(kScatterBlock, kScatterBlock / per_line + 2);
 }
 
-CudaCode scan_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool copies,
+CudaCode scan_code(const ScatterForm& form, ScatterProblem s, ScatterReduction reduction, bool copies,
                    const char* start, const Scan& scan) {
+  const CudaProblem& problem = form.kernel();
   const bool sorts = scan.way == ScanWay::kSorted;
-  CudaCode code = empty_code();
+  CudaCode code = form.empty_code();
   code.member = is_member(problem);
   code.static_shared_bytes = kScatterBlock / 32 * 4;
   if (copies) add_copy(code, problem, 0, "copy");
@@ -193,14 +225,14 @@ CudaCode scan_code(const CudaProblem& problem, ScatterProblem s, ScatterReductio
   if (is_member(problem) && s.places.rank() > 0) s.places.sizes[0] = Dim(1);
   const int64_t most = upper_bound(s.lines.count(), problem.ranges), of_warp = updates_of_warp(most),
                 places = places_of_block(s, scan.unit);
-  std::string body = scatter_text(problem, s, max(threads, s.lines.count()), params);
+  std::string body =
+      scatter_text(problem, s, max(threads, s.lines.count()), params) + form.updates_text(type, params);
   body += "  aicf::" + std::string(sorts ? "sort_scanned_updates" : "scan_updates") + "<" +
           reduction_number(reduction) + ", aicf::" + start + ", " + std::to_string(scan.unit) + ", " +
           std::to_string(sorts ? places : of_warp) + ">(s, " + (sorts ? "" : "block_index, ") + "in1, " +
           params.expr(s.lines.count()) + ", " +
           (is_member(problem) ? params.param(s.targets) : params.expr(s.targets)) + ", " +
-          pointer_text(type, "in0", true) + ", " + pointer_text(type, "in2", true) + ", " +
-          pointer_text(type, "out0", false) + ", error);\n";
+          pointer_text(type, "in0", true) + ", updates, " + pointer_text(type, "out0", false) + ", error);\n";
   CudaLaunch launch = flat_launch(sorts ? "sort_scanned_updates" : "scan_updates",
                                   blocks_for(threads, kScatterBlock), kScatterBlock, params);
   launch.shared_bytes = kScatterBlock / 32 * of_warp * 4;
@@ -214,7 +246,8 @@ CudaCode scan_code(const CudaProblem& problem, ScatterProblem s, ScatterReductio
 }
 
 // `covers`: every element of the output lies in a block.
-CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction, bool covers) {
+CudaCode sorted_code(const ScatterForm& form, ScatterProblem s, ScatterReduction reduction, bool covers) {
+  const CudaProblem &problem = form.problem, &kernel = form.kernel();
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
   const OrderMemory memory = order_memory(problem.inputs.size(), problem.outputs.size());
@@ -233,33 +266,37 @@ CudaCode sorted_code(const CudaProblem& problem, ScatterProblem s, ScatterReduct
   s.places.merge_axes();
   s.block.merge_axes();
   const bool from_out = in_place || copies;
-  const int64_t unit = scatter_unit(problem, s, !one && !from_out);
+  int64_t unit = scatter_unit(problem, s, !one && !from_out);
+  while (form.made != nullptr && !is_multiple(problem.inputs[2].sizes.back(), unit)) unit /= 2;
   const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
   if (scans)
-    return scan_code(problem, s, reduction, copies, start,
-                     {scan.way, std::min(scan.unit, unit), scan.cycles});
+    return scan_code(form, s, reduction, copies, start, {scan.way, std::min(scan.unit, unit), scan.cycles});
   const bool by_block = reduction != ScatterReduction::none && has_short_runs(problem, s);
   SortedUpdates updates =
-      sorted_updates(problem, s, out.dtype, reduction, s.block.count(), unit, !from_out, !by_block, memory);
-  updates.carried = memory == OrderMemory::kWorkspace && !updates.in_block && s.block.rank() == 0 &&
-                    dtype_bytes(out.dtype) <= 4 && updates.sort.narrow;
-  CudaCode code = empty_code();
+      sorted_updates(kernel, s, out.dtype, reduction, s.block.count(), unit, !from_out, !by_block, memory);
+  updates.carried = form.made == nullptr && memory == OrderMemory::kWorkspace && !updates.in_block &&
+                    s.block.rank() == 0 && dtype_bytes(out.dtype) <= 4 && updates.sort.narrow;
+  updates.reports = form.reports();
+  CudaCode code = form.empty_code();
   code.workspace_bytes = updates.bytes;
-  if (copies) add_copy(code, problem, 0, "copy");
-  const std::string from = pointer_text(updates.type, "in2", true);
-  add_tables(code, problem, s, updates, 1, [&](CudaParams&) { return at_text(updates, from); });
+  if (copies) add_copy(code, kernel, 0, "copy");
+  add_tables(code, kernel, s, updates, 1, [&](CudaParams& params) {
+    return (updates.carried ? "" : form.updates_text(updates.type, params)) + at_text(updates);
+  });
   const Dim per_line = floordiv(s.block.count(), Dim(unit)),
             threads = (from_out ? s.lines.count() : s.targets) * per_line;
   CudaParams params;
-  std::string body = scatter_text(problem, s, threads, params) + tables_text(updates, params);
+  std::string body = scatter_text(kernel, s, threads, params) + tables_text(updates, params) +
+                     form.updates_text(updates.type, params);
   body += "  aicf::apply_updates<" + updates.reduction + ", aicf::" + start + ", " +
           (by_block ? "true" : "false") + ", kHasLong, " + (updates.carried ? "true" : "false") + ", " +
           std::to_string(unit) + ">(s, sorted, " + params.expr(s.lines.count()) + ", " +
           params.expr(s.targets) + ", starts, partials, long_partials, " +
-          pointer_text(updates.type, from_out ? "out0" : "in0", true) + ", " + from + ", " +
+          pointer_text(updates.type, from_out ? "out0" : "in0", true) + ", updates, " +
           pointer_text(updates.type, "out0", false) + ");\n";
-  add_kernel(code, problem,
-             flat_launch("apply_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params), body);
+  CudaLaunch launch = flat_launch("apply_updates", blocks_for(threads, kScatterBlock), kScatterBlock, params);
+  launch.reports_errors = form.reports();
+  add_kernel(code, kernel, std::move(launch), body);
   return code;
 }
 
@@ -385,8 +422,7 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
                 size_t indices, const std::function<std::string(CudaParams&)>& at) {
   const Dim count = s.lines.count(), threads = count * max(s.block.count(), Dim(1));
   const auto reader = [&](CudaParams& params, bool reports) {
-    const std::string updates =
-        u.carried ? pointer_text(u.type, "in2", true) : "static_cast<const char*>(nullptr)";
+    const std::string updates = u.carried ? pointer_text(u.type, "in2", true) : "aicf::kNotCarried";
     const auto item = [&](const std::string& flags, const std::string& error) {
       return "s.item<" + u.item() + ", " + flags + ">(in" + std::to_string(indices) + ", " + updates +
              ", i, " + error + "); };\n";
@@ -437,7 +473,9 @@ void add_tables(CudaCode& code, const CudaProblem& problem, const ScatterProblem
                             ", window, at, partials, " + params.expr(u.length) + ", offset);\n");
       grid = grid + blocks(kScatterChunk);
     }
-    add_kernel(code, problem, flat_launch("find_runs", grid, kScatterBlock, params), body);
+    CudaLaunch launch = flat_launch("find_runs", grid, kScatterBlock, params);
+    launch.reports_errors = u.reports && u.has_chunks;
+    add_kernel(code, problem, std::move(launch), body);
   }
   if (u.has_long_chunks) {
     CudaParams params;
@@ -570,12 +608,53 @@ CudaCode generate_scatter_elements(const CudaProblem& problem) {
     return bucket_scatter_code(problem, axis, *buckets, reduction,
                                element_type(problem.outputs[0].dtype, reduction));
   RowScatter rows = elements_rows(problem, axis);
-  return sorted_code(problem, std::move(rows.s), reduction, rows.covers);
+  return sorted_code({problem}, std::move(rows.s), reduction, rows.covers);
 }
 
 CudaCode generate_scatter_nd(const CudaProblem& problem) {
   RowScatter rows = nd_rows(problem);
-  return sorted_code(problem, std::move(rows.s), rows.reduction, rows.covers);
+  return sorted_code({problem}, std::move(rows.s), rows.reduction, rows.covers);
+}
+
+bool can_run_scatter_messages(const Problem& problem) { return problem.inputs.size() >= 3; }
+
+// As generate_scatter_nd along one axis, but that a program makes the updates where they are combined.
+CudaCode generate_scatter_messages(const CudaProblem& problem) {
+  constexpr size_t kOwn = 2;  // x and indices, before the program's operands
+  AICF_CHECK(problem.program != nullptr && problem.params.size() == 1 + problem.program->inputs.size(),
+             "a scatter of messages needs a program, and knows what it gathers");
+  const CudaWindow &indices = problem.inputs[1], &out = problem.outputs[0];
+  Shape domain(indices.sizes.begin(), indices.sizes.end() - 1);
+  domain.insert(domain.end(), out.sizes.begin() + 1, out.sizes.end());
+  const size_t rank = out.sizes.size() - 1;
+  CudaWindow updates{{out.dtype, Dim(0), domain, row_major_strides(domain)}};
+  CudaProblem program = problem;
+  program.outputs = {updates};
+  program.inputs.resize(kOwn + problem.program->inputs.size());
+  std::vector<GatheredOperand> gathered;
+  std::set<int64_t> lists;
+  for (size_t i = 0; i + 1 < problem.params.size(); ++i) {
+    const int64_t list = problem.params[1 + i].require_constant("the number of an operand's indices");
+    if (list < 0) continue;
+    lists.insert(list);
+    const CudaWindow &table = problem.inputs[kOwn + i], &numbers = problem.inputs[static_cast<size_t>(list)];
+    gathered.push_back(
+        {i, static_cast<size_t>(list), over_rows(numbers, domain.size()), table.sizes[0], table.strides[0]});
+    program.inputs[kOwn + i] = rows_in_order(table, numbers);
+  }
+  CudaProblem scatter = problem;
+  scatter.inputs = {problem.inputs[0], indices, updates};
+  if (problem.inputs.size() > program.inputs.size() + lists.size())
+    scatter.inputs.push_back(problem.inputs.back());
+  MadeUpdates made{&problem, {}, {}, !gathered.empty()};
+  const auto text = [&](CudaParams& params) { return cuda_updates(program, kOwn, rank, gathered, params); };
+  CudaParams unused;
+  made.text = text(unused).text;
+  made.make = [&](CudaParams& params) { return text(params).make; };
+  RowScatter rows = nd_rows(scatter);
+  for (Dim& stride : rows.s.lines.strides[1]) stride = Dim(0);  // they lie nowhere
+  rows.s.lines.merge_axes();
+  return sorted_code({scatter, &made}, std::move(rows.s), rows.reduction, rows.covers);
 }
 
 std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProblem& problem,

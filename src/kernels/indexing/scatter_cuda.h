@@ -40,6 +40,7 @@ struct SortedUpdates {
   Dim targets, starts;                   // the second: bytes from the sorted updates on
   Dim scratch, partials, long_partials;  // where they begin in the workspace, in bytes
   Dim order_bytes, bytes;                // of the order, and of the workspace
+  bool reports = false;                  // what an update is made of may be an error
 
   std::string item() const { return sort.narrow ? "aicf::NarrowItem" : "aicf::WideItem"; }
 };

@@ -74,5 +74,10 @@ __device__ __forceinline__ int64_t resolve_index(int64_t value, int64_t bound, C
   raise(error, value, bound);
   return -1;
 }
+// Of a table that is only read: in place of a row outside, which is reported, the first one.
+__device__ __forceinline__ int64_t gathered_row(int64_t value, int64_t bound, CallError* error) {
+  const int64_t row = resolve_index(value, bound, error);
+  return row < 0 ? 0 : row;
+}
 
 }  // namespace aicf

@@ -47,6 +47,33 @@ struct CudaEpilogue {
   std::string make;
 };
 
+// The rows of a table over the axes of a domain, as if every index were its own place; the indices over axes
+// of so many.
+CudaWindow rows_in_order(const CudaWindow& table, const CudaWindow& indices);
+CudaWindow over_rows(CudaWindow indices, size_t rank);
+
+// An operand of a program whose rows are those of a table, by an index for each row of the domain.
+struct GatheredOperand {
+  size_t input = 0;          // of the program
+  size_t indices_input = 0;  // of the kernel
+  CudaWindow indices;        // over the axes of the domain
+  Dim size, stride;          // rows of the table, and how far they lie apart
+};
+// `text` defines a struct Updates with Index, Row and row(), Shared, Own and their fetch() as above, and
+//
+//     using Element = …;  // of the program's result
+//     __device__ int64_t rows() const, columns() const;  // of the domain, that an update has
+//     template <int V> __device__ Pack<Element, V> elements(const Shared<V>& shared, const Own<V>& own)
+//     const;
+//
+// for the program of a pointwise region that makes the updates of a scatter: nothing is stored. Inputs of the
+// program are problem.inputs from own_inputs on; of a gathered one the window is the table's row along the
+// domain's last axes, of strides as if the domain's rows were the table's. The domain is outputs[0].sizes, of
+// which an update has the last `update_rank` axes, at least one.
+// `make` also needs `error` if something is gathered.
+CudaEpilogue cuda_updates(const CudaProblem& problem, size_t own_inputs, size_t update_rank,
+                          const std::vector<GatheredOperand>& gathered, CudaParams& params);
+
 // The half type that the program rounds its accumulators, the first operands, to before anything else;
 // nullopt: none.
 std::optional<DType> epilogue_tile(const TileProgram& program, size_t accumulators = 1);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "kernels/tile/cuda/tile_epilogue_writer.h"
@@ -167,44 +168,61 @@ std::string EpilogueMembers::arguments() const {
   return text;
 }
 
-EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
+EpilogueWriter::EpilogueWriter(const CudaProblem& problem, size_t own_inputs, size_t accumulators,
+                               std::vector<GatheredOperand> gathered, CudaParams& params)
     : program_(*problem.program),
-      accumulators_(is_dual_gemm(problem) ? 2 : 1),
+      accumulators_(accumulators),
       members_(params, has_any_sizes(problem)),
-      own_inputs_(own_inputs) {
+      own_inputs_(own_inputs),
+      gathered_(std::move(gathered)) {
   AICF_CHECK(program_.inputs.size() >= accumulators_, "an epilogue has a tile");
   AICF_CHECK(problem.inputs.size() - own_inputs + accumulators_ == program_.inputs.size() &&
                  problem.outputs.size() == program_.outputs.size(),
              "an epilogue's operands are not those of its program");
   values_ = tile_values(program_, [](int) { return true; });
   has_sums_ = sums_rows(program_);
-  tile_type_ = epilogue_tile(program_, accumulators_);
+  if (accumulators_ > 0) tile_type_ = epilogue_tile(program_, accumulators_);
   std::vector<CudaWindow> windows(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs),
                                   problem.inputs.end());
   windows.insert(windows.end(), problem.outputs.begin(), problem.outputs.end());
+  for (const GatheredOperand& operand : gathered_) windows.push_back(operand.indices);
   const SymbolRanges& ranges = ranges_of(problem);
   // The last axis stays apart even if its size is 1.
   has_axis_ = !problem.outputs[0].sizes.empty() && !is_number(problem.outputs[0].sizes.back(), 1);
   space_ = tile_space(windows, has_axis_ ? 1 : 0, AxisOrder::kKept, AxisOrder::kKept, ranges);
-  for (const TileView& view : space_.views) offsets_.push_back(offset_of(view));
+  for (const GatheredOperand& operand : gathered_)
+    space_.wide = space_.wide || upper_bound(operand.size * operand.stride, ranges) > INT32_MAX / 2;
+  for (size_t i = 0; i < outputs_from() + program_.outputs.size(); ++i) offsets_.push_back(offset_of(i));
 }
 
 CudaEpilogue EpilogueWriter::struct_text(const std::string& functions) const {
+  const std::string type = accumulators_ > 0 ? "Epilogue" : "Updates";
   std::string text =
-      "#include \"prelude.cuh\"\n#include \"tile/cuda/tile_memory.cuh\"\n\nstruct Epilogue {\n";
-  text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
-  text += "  using Tile = " + std::string(tile_type_ ? cuda_type(*tile_type_) : "Acc") + ";\n";
+      "#include \"prelude.cuh\"\n#include \"tile/cuda/tile_memory.cuh\"\n\nstruct " + type + " {\n";
+  if (accumulators_ > 0) {
+    text += "  using Acc = " + std::string(tile_cuda_type(tile_register_type(program_.inputs[0]))) + ";\n";
+    text += "  using Tile = " + std::string(tile_type_ ? cuda_type(*tile_type_) : "Acc") + ";\n";
+  }
   text += space_.wide ? "  using Index = int64_t;\n  using Size = uint64_t;\n"
                       : "  using Index = int32_t;\n  using Size = uint32_t;\n";
-  std::string make = "Epilogue{";
-  for (size_t i = 0; i < space_.views.size(); ++i) {
+  std::string make = type + "{";
+  std::set<std::string> names;
+  const auto add_pointer = [&](const std::string& element, const std::string& name) {
+    if (!names.insert(name).second) return;
+    text += "  " + element + "* " + name + ";\n";
+    make += (make.back() == '{' ? "" : ", ") + name;
+  };
+  for (size_t i = 0; i < offsets_.size(); ++i) {
     const bool output = i >= outputs_from();
-    const std::string name = operand_name(i);
-    text += "  " + std::string(output ? "" : "const ") + std::string(cuda_type(space_.views[i].dtype)) +
-            "* " + name + ";\n";
-    make += (i ? ", " : "") + name;
+    if (output && accumulators_ == 0) break;
+    add_pointer((output ? "" : "const ") + std::string(cuda_type(space_.views[i].dtype)), operand_name(i));
   }
-  text += "  static constexpr bool kSumsRows = " + std::string(has_sums_ ? "true" : "false") + ";\n";
+  for (const GatheredOperand& operand : gathered_)
+    add_pointer("const " + std::string(cuda_type(operand.indices.dtype)),
+                "in" + std::to_string(operand.indices_input));
+  if (!gathered_.empty()) add_pointer("aicf::CallError", "error");
+  if (accumulators_ > 0)
+    text += "  static constexpr bool kSumsRows = " + std::string(has_sums_ ? "true" : "false") + ";\n";
   if (has_sums_) {
     text += "  void* workspace;\n";
     make += ", workspace";
@@ -219,13 +237,28 @@ std::string EpilogueWriter::operand_name(size_t view) const {
 }
 
 // Which of the distinct row offsets a view has; -1: none.
-int EpilogueWriter::offset_of(const TileView& view) {
-  const std::vector<Dim> outer(view.strides.begin(),
-                               view.strides.begin() + static_cast<std::ptrdiff_t>(space_.outer));
-  if (std::all_of(outer.begin(), outer.end(), [](const Dim& s) { return is_number(s, 0); })) return -1;
-  auto at = std::find(patterns_.begin(), patterns_.end(), outer);
-  if (at == patterns_.end()) at = patterns_.insert(patterns_.end(), outer);
+int EpilogueWriter::offset_of(size_t view) {
+  const std::vector<Dim>& strides = space_.views[view].strides;
+  RowOffset offset{{strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(space_.outer)}};
+  const auto gathered = std::find_if(gathered_.begin(), gathered_.end(), [&](const GatheredOperand& operand) {
+    return operand.input == view + accumulators_;
+  });
+  if (gathered != gathered_.end())
+    offset.gathered = static_cast<int>(gathered - gathered_.begin());
+  else if (std::all_of(offset.strides.begin(), offset.strides.end(),
+                       [](const Dim& s) { return is_number(s, 0); }))
+    return -1;
+  auto at = std::find(patterns_.begin(), patterns_.end(), offset);
+  if (at == patterns_.end()) at = patterns_.insert(patterns_.end(), offset);
   return static_cast<int>(at - patterns_.begin());
+}
+
+std::string EpilogueWriter::sum_text(const std::vector<Dim>& strides) {
+  std::string sum;
+  for (size_t axis = 0; axis < space_.outer; ++axis)
+    if (!is_number(strides[axis], 0))
+      sum += (sum.empty() ? "a" : " + a") + std::to_string(axis) + " * " + members_.number(strides[axis]);
+  return sum.empty() ? "0" : sum;
 }
 
 std::string EpilogueWriter::row_function() {
@@ -243,12 +276,16 @@ std::string EpilogueWriter::row_function() {
   }
   text += "    return {";
   for (size_t i = 0; i < patterns_.size(); ++i) {
-    std::string sum;
-    for (size_t axis = 0; axis < space_.outer; ++axis)
-      if (!is_number(patterns_[i][axis], 0))
-        sum +=
-            (sum.empty() ? "a" : " + a") + std::to_string(axis) + " * " + members_.number(patterns_[i][axis]);
-    text += (i ? ", " : "") + sum;
+    text += i ? ", " : "";
+    if (patterns_[i].gathered < 0) {
+      text += sum_text(patterns_[i].strides);
+      continue;
+    }
+    const auto number = static_cast<size_t>(patterns_[i].gathered);
+    const GatheredOperand& operand = gathered_[number];
+    text += "Index(aicf::gathered_row(in" + std::to_string(operand.indices_input) + "[" +
+            sum_text(space_.views[offsets_.size() + number].strides) + "], " + members_.number(operand.size) +
+            ", error)) * " + members_.number(operand.stride);
   }
   return text + "};\n  }\n";
 }

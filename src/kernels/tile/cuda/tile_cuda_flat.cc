@@ -105,9 +105,12 @@ class FlatWriter : public TileWriter {
            ", inner = " + offset_text(view) + " - row * row_length;\naicf::Fold<aicf::kAdd, kVector, " +
            element +
            "> sum;\n#pragma unroll\nfor (int v = 0; v < kVector; ++v) sum.value[v] = 0;\n"
-           "sum.add_run<kHasLong>(sorted, starts[row], starts[row + 1], [&](const auto* item) { return " +
+           "sum.add_run<kHasLong>(sorted, starts[row], starts[row + 1], aicf::stored<kVector>([&](const "
+           "auto* "
+           "item) { return " +
            operand(view) +
-           " + item->index() * row_length + inner; }, partials + inner, long_partials + inner, row_length);\n"
+           " + item->index() * row_length + inner; }), partials + inner, long_partials + inner, "
+           "row_length);\n"
            "#pragma unroll\nfor (int v = 0; v < kVector; ++v) " +
            x + ".at[v] = aicf::Element<" + element + ">::store(sum.value[v]);\n";
   }

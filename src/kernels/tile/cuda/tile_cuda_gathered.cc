@@ -1,12 +1,11 @@
 // Regions over rows of which one operand is rows of a table: as generate_tile_rows, but that operand's rows
 // begin where an index says.
 #include "base/error.h"
+#include "kernels/tile/cuda/tile_cuda.h"
 #include "kernels/tile/cuda/tile_cuda_rows.h"
 
 namespace aicf {
-namespace {
 
-// The table's rows as if every index were its own place, over the axes of the region's domain.
 CudaWindow rows_in_order(const CudaWindow& table, const CudaWindow& indices) {
   CudaWindow rows = table;
   rows.sizes.erase(rows.sizes.begin());
@@ -20,14 +19,11 @@ CudaWindow rows_in_order(const CudaWindow& table, const CudaWindow& indices) {
   return rows;
 }
 
-// The indices over the same axes.
 CudaWindow over_rows(CudaWindow indices, size_t rank) {
   indices.sizes.resize(rank, Dim(1));
   indices.strides.resize(rank, Dim(0));
   return indices;
 }
-
-}  // namespace
 
 bool can_run_tile_gathered(const Problem& problem) { return problem.inputs.size() >= 2; }
 

@@ -12,9 +12,8 @@ std::string RowsWriter::gathered_text() {
   if (gathered_ == nullptr) return "";
   const std::string index =
       "in" + std::to_string(input_count()) + "[" + row_offset(space_.views.size() - 1) + "]";
-  return "const int64_t from = aicf::resolve_index(" + index + ", " + params_.expr(gathered_->size) +
-         ", error);\nconst Index gathered = Index(from < 0 ? 0 : from) * Index(" +
-         params_.expr(gathered_->stride) + ");\n";
+  return "const Index gathered = Index(aicf::gathered_row(" + index + ", " + params_.expr(gathered_->size) +
+         ", error)) * Index(" + params_.expr(gathered_->stride) + ");\n";
 }
 
 std::string RowsWriter::offset_text(size_t view) {

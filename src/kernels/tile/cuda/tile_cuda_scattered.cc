@@ -70,8 +70,9 @@ CudaCode generate_tile_scattered(const CudaProblem& problem) {
   code.workspace_bytes = updates.bytes;
   const std::string from = "in" + std::to_string(rows.view);
   add_tables(code, problem, s, updates, problem.inputs.size() - 1, [&](CudaParams& params) {
-    return "  const auto at = [&](const " + updates.item() + "* item) { return " + from +
-           " + item->index() * " + params.expr(length) + " + offset; };\n";
+    return "  const auto at = aicf::stored<" + std::to_string(updates.unit) + ">([&](const " +
+           updates.item() + "* item) { return " + from + " + item->index() * " + params.expr(length) +
+           " + offset; });\n";
   });
   rows.tables = [&](CudaParams& params) { return tables_text(updates, params); };
   CudaCode flat = generate_tile_flat(region, space, &rows);

@@ -1,5 +1,6 @@
 // What the text of a struct Epilogue (tile_cuda.h) is made of: its members, the offsets of a row, the loads
-// of its operands, the statements of its values. Base of the epilogues of tiles and of whole rows.
+// of its operands, the statements of its values. Base of the epilogues of tiles and of whole rows, and of
+// updates that a program makes.
 #pragma once
 
 #include <optional>
@@ -29,10 +30,15 @@ class EpilogueMembers {
 
 class EpilogueWriter {
  public:
-  EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params);
+  EpilogueWriter(const CudaProblem& problem, size_t own_inputs, CudaParams& params)
+      : EpilogueWriter(problem, own_inputs, is_dual_gemm(problem) ? 2 : 1, {}, params) {}
 
  protected:
-  // The program's first operands are accumulators, the others are views from 0 on.
+  // `accumulators`: the program's first inputs that are no operands. Without one, results stay in registers.
+  EpilogueWriter(const CudaProblem& problem, size_t own_inputs, size_t accumulators,
+                 std::vector<GatheredOperand> gathered, CudaParams& params);
+  // The program's first operands are accumulators, the others are views from 0 on, behind which those of the
+  // indices of gathered ones stand.
   bool is_accumulator(int operand) const { return static_cast<size_t>(operand) < accumulators_; }
   size_t view_of(int operand) const { return static_cast<size_t>(operand) - accumulators_; }
   size_t outputs_from() const { return program_.inputs.size() - accumulators_; }
@@ -72,8 +78,15 @@ class EpilogueWriter {
   bool has_axis_ = true, has_sums_ = false;
 
  private:
+  // Where a row begins in a view: coordinates times strides, or, of a gathered one, what its index says.
+  struct RowOffset {
+    std::vector<Dim> strides;
+    int gathered = -1;  // its number among those
+    bool operator==(const RowOffset&) const = default;
+  };
   std::string operand_name(size_t view) const;
-  int offset_of(const TileView& view);
+  int offset_of(size_t view);
+  std::string sum_text(const std::vector<Dim>& strides);
   Dim stride(size_t view) const { return has_axis_ ? space_.views[view].strides.back() : Dim(0); }
   bool contiguous(size_t view) const { return is_number(stride(view), 1); }
   bool repeats(size_t view) const { return is_number(stride(view), 0); }
@@ -83,8 +96,9 @@ class EpilogueWriter {
   }
 
   size_t own_inputs_;
-  std::vector<std::vector<Dim>> patterns_;  // distinct outer strides
-  std::vector<int> offsets_;                // per view: which of them; -1: none
+  std::vector<GatheredOperand> gathered_;
+  std::vector<RowOffset> patterns_;  // distinct ones
+  std::vector<int> offsets_;         // per view: which of them; -1: none
 };
 
 }  // namespace aicf
