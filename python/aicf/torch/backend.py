@@ -22,7 +22,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..errors import Error, make_error, with_remedy
-from .circular import circular_pads_as_concats
+from .circular import circular_pads_whole
 from .compiled_graph import CompiledGraph
 from .decompose import plain_attention, table
 from .survey import count_ops, survey
@@ -85,7 +85,7 @@ def aicf_backend(
         inference_compiler=inference,
         decompositions=table(),
     )
-    circular_pads_as_concats(module)
+    circular_pads_whole(module)
     # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
     try:
         with functorch_config.patch(unlift_effect_tokens=True), plain_attention(inputs):

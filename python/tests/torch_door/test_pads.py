@@ -94,26 +94,41 @@ def test_training(mode: str) -> None:
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
 
 
-def test_circular_in_a_graph_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pads", [(2, -1, 3, 5), (1, 2, 1, 2), (0, 7, 5, 0)])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_circular_in_a_graph_of_torch(
+    monkeypatch: pytest.MonkeyPatch, pads: tuple[int, ...], dynamic: bool
+) -> None:
     graphs: list[str] = []
 
     def compiled(graph: torch.fx.GraphModule, *rest: Any) -> Any:
         graphs.append(graph.code)
         return CompiledGraph(graph, *rest)
 
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, pads, mode="circular").square()
+
     monkeypatch.setattr("aicf.torch.backend.CompiledGraph", compiled)
+    torch._dynamo.reset()
     results = []
-    for backend in ("eager", "aicf"):
+    for function in (call, torch.compile(call, backend="aicf", fullgraph=True)):
         x = torch.arange(70.0).reshape(1, 2, 5, 7).requires_grad_()
-
-        def call(x: torch.Tensor) -> torch.Tensor:
-            return F.pad(x, (2, -1, 3, 5), mode="circular").square()
-
-        y = torch.compile(call, backend=backend, fullgraph=True)(x)
+        if dynamic:
+            torch._dynamo.mark_dynamic(x, 3)
+        y = function(x)
         y.sum().backward()
         results.append((y, x.grad))
     torch.testing.assert_close(*results)
     assert len(graphs) == 2 and not any("scatter" in code or "index" in code for code in graphs)
+
+
+def test_circular_left_to_eager() -> None:
+    """The op itself, where AICF does not take the graph."""
+    x = torch.randn(1, 2, 5, 7, dtype=torch.float64, requires_grad=True)
+    pads = [2, 1, 3, 5]
+    assert torch.equal(torch.ops.aicf.circular_pad(x, pads), F.pad(x, pads, "circular"))
+    torch.library.opcheck(torch.ops.aicf.circular_pad.default, (x, pads))
+    torch.autograd.gradcheck(lambda x: torch.ops.aicf.circular_pad(x, pads), x)
 
 
 @pytest.mark.parametrize("dim, start, end, step", SLICES)

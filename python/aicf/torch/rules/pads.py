@@ -47,7 +47,7 @@ def _pad(c: Call, x: Any, pad: Sequence[Any], mode: str = "constant", value: Any
     return padded(c, x, pad, _MODES[mode], 0 if value is None else value)
 
 
-@rule("_pad_circular")
+@rule("_pad_circular", "aicf.circular_pad")
 def _circular(c: Call, x: Any, pad: Sequence[Any]) -> SymTensor:
     return padded(c, x, pad, "wrap")
 
@@ -74,6 +74,11 @@ def _reflect_backward(c: Call, grad: Any, x: Any, pad: Sequence[Any]) -> SymTens
 @rule(*_of_all_ranks("replication_pad{}d_backward"))
 def _replicate_backward(c: Call, grad: Any, x: Any, pad: Sequence[Any]) -> SymTensor:
     return _unpadded(c, grad, pad, _unreplicated)
+
+
+@rule("aicf.circular_pad_backward")
+def _circular_backward(c: Call, grad: Any, pad: Sequence[Any]) -> SymTensor:
+    return _unpadded(c, grad, pad, _unwrapped)
 
 
 def _unpadded(
@@ -111,6 +116,21 @@ def _unreflected(grad: SymTensor, axis: int, low: int, high: int) -> SymTensor:
     if start is not None:
         total = total + with_zeros(start, axis, 1, size)
     return total if end is None else total + with_zeros(end, axis, size - 1 - high, size)
+
+
+def _unwrapped(grad: SymTensor, axis: int, low: int, high: int) -> SymTensor:
+    """A border goes to the elements at the other end."""
+    size = grad.shape[axis] - low - high
+    start, end = take(grad, axis, 0, low), take(grad, axis, low + size, high)
+    middle = size - low - high
+    if isinstance(middle, int) and middle >= 0:
+        first, last = take(grad, axis, low, high), take(grad, axis, size, low)
+        parts = [first + end, take(grad, axis, low + high, middle), last + start]
+        return joined(parts, axis)
+    total = take(grad, axis, low, size)
+    if low:
+        total = total + with_zeros(start, axis, size - low, size)
+    return total + with_zeros(end, axis, 0, size) if high else total
 
 
 def _unreplicated(grad: SymTensor, axis: int, low: int, high: int) -> SymTensor:
