@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/format.h"
-#include "calls/call_costs.h"
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
 #include "kernels/common/scatter_order.h"
@@ -180,6 +179,54 @@ Decision are_updates(const JoinSite& site, size_t producer, size_t scatter, cons
   return {};
 }
 
+// Instructions of an element: a function takes about as many as thirty others.
+double instructions_of(const TileProgram& program) {
+  constexpr TileOp kFunctions[] = {TileOp::exp, TileOp::expm1, TileOp::log,       TileOp::tanh,
+                                   TileOp::erf, TileOp::gelu,  TileOp::gelu_tanh, TileOp::sigmoid,
+                                   TileOp::div, TileOp::pow,   TileOp::sin,       TileOp::cos};
+  double count = 0;
+  for (const TileInstr& instr : program.stages[0])
+    count +=
+        std::find(std::begin(kFunctions), std::end(kFunctions), instr.op) != std::end(kFunctions) ? 30 : 1;
+  return count;
+}
+
+// In microseconds, against the scatter of stored updates. What calls hand each other mostly comes from the
+// second-level cache.
+struct Balance {
+  double saved = 0, added = 0;
+};
+
+Balance balance_of(const JoinSite& site, const KernelCall& scatter, const Messages& messages) {
+  constexpr double kNear = 1.7;       // times the memory's rate
+  constexpr double kIssued = 0.25;    // of the rate of flops, beside what waits for memory
+  constexpr double kLatency = 0.4;    // of a row behind its index
+  constexpr double kAhead = 4;        // updates that a thread asks for at a time
+  constexpr double kMostBatches = 3;  // later ones are asked for in time
+  constexpr double kThreads = 512;    // of a multiprocessor
+  const TargetFacts& facts = site.context().target.facts();
+  const auto number = [&](const Dim& dim) {
+    return static_cast<double>(std::max<int64_t>(bounds(dim, site.graph().ranges).hi, 1));
+  };
+  const Window &updates = scatter.inputs[2], &out = scatter.outputs[0];
+  const double elements = number(element_count(updates.sizes)), places = number(out.sizes[0]),
+               all = number(element_count(out.sizes)), run = elements / all;
+  const double pass = elements * dtype_bytes(updates.dtype) / (kNear * facts.bytes_per_microsecond);
+  const auto gathered = static_cast<double>(std::count_if(messages.tables.begin(), messages.tables.end(),
+                                                          [](const Dim& d) { return d != Dim(-1); }));
+  const auto gone = static_cast<double>(messages.calls.size() - 1);
+  Balance balance;
+  balance.saved = gone * (facts.edge_microseconds + 2 * pass);
+  balance.added =
+      gathered * pass + elements * instructions_of(messages.program) / (kIssued * facts.float_flops);
+  if (gathered > 0) {
+    const double threads = places * std::max(1.0, all / places * dtype_bytes(out.dtype) / 16);
+    balance.added += kLatency * std::min(run / kAhead, kMostBatches) *
+                     std::max(1.0, threads / (kThreads * facts.multiprocessors));
+  }
+  return balance;
+}
+
 }  // namespace
 
 void join_messages(JoinSite& site, size_t at) {
@@ -192,7 +239,8 @@ void join_messages(JoinSite& site, size_t at) {
     return site.refuse({*producer, at}, d.why());
   for (size_t i = 0; i < messages->operands.size(); ++i) take_gather(site, messages->operands[i], *messages);
   KernelCall joined = with_messages(site.call(at), *scatter, *messages);
-  const double together = price_of(joined, site.context()), apart = site.apart(messages->calls);
+  const Balance balance = balance_of(site, site.call(at), *messages);
+  const double together = site.price(at) + balance.added, apart = site.price(at) + balance.saved;
   if (together >= apart)
     return site.refuse(
         messages->calls,

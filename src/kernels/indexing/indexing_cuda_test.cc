@@ -144,7 +144,7 @@ TEST(IndexingCuda, AnIndexThatRepeatsAlongAnAxisIsSortedOnce) {
   p.params = {Dim(0), Dim(1)};
   RowTexts texts;
   const CudaCode rows = texts.add("scatter_elements", p, {});
-  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, true, kHasLong, false, 8>"),
+  EXPECT_NE(rows.source.find("apply_updates<1, aicf::kFromOne, false, kHasLong, false, 8>"),
             std::string::npos);
   AICF_NEEDS_NVRTC();
   compile_all(texts);

@@ -271,7 +271,9 @@ CudaCode sorted_code(const ScatterForm& form, ScatterProblem s, ScatterReduction
   const char* start = from_out ? "kInPlace" : one ? "kFromOne" : "kFromX";
   if (scans)
     return scan_code(form, s, reduction, copies, start, {scan.way, std::min(scan.unit, unit), scan.cycles});
-  const bool by_block = reduction != ScatterReduction::none && has_short_runs(problem, s);
+  // Data decides how long a run is: of many updates, blocks of their own fold the chunks of long ones.
+  const bool by_block = reduction != ScatterReduction::none && has_short_runs(problem, s) &&
+                        upper_bound(s.lines.count(), problem.ranges) <= kMostOrdered;
   SortedUpdates updates =
       sorted_updates(kernel, s, out.dtype, reduction, s.block.count(), unit, !from_out, !by_block, memory);
   updates.carried = form.made == nullptr && memory == OrderMemory::kWorkspace && !updates.in_block &&
