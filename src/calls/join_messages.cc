@@ -2,6 +2,7 @@
 // into memory first (the messages of a graph network, and their gradients): one call of the kernel
 // scatter_messages takes the place of the scatter, the region and gathers that only the region reads.
 #include <algorithm>
+#include <cmath>
 
 #include "base/format.h"
 #include "calls/call_forms.h"
@@ -198,12 +199,12 @@ struct Balance {
 };
 
 Balance balance_of(const JoinSite& site, const KernelCall& scatter, const Messages& messages) {
-  constexpr double kNear = 1.7;       // times the memory's rate
-  constexpr double kIssued = 0.25;    // of the rate of flops, beside what waits for memory
-  constexpr double kLatency = 0.4;    // of a row behind its index
-  constexpr double kAhead = 4;        // updates that a thread asks for at a time
-  constexpr double kMostBatches = 3;  // later ones are asked for in time
-  constexpr double kThreads = 512;    // of a multiprocessor
+  constexpr double kNear = 1.7;     // times the memory's rate
+  constexpr double kIssued = 0.25;  // of the rate of flops, beside what waits for memory
+  constexpr double kLatency = 1.3;  // of updates asked for together: an index, then the row
+  constexpr double kAhead = 4;      // those of a thread
+  constexpr double kMostRun = 128;  // of updates that a thread adds up
+  constexpr double kThreads = 512;  // of a multiprocessor
   const TargetFacts& facts = site.context().target.facts();
   const auto number = [&](const Dim& dim) {
     return static_cast<double>(std::max<int64_t>(bounds(dim, site.graph().ranges).hi, 1));
@@ -217,13 +218,14 @@ Balance balance_of(const JoinSite& site, const KernelCall& scatter, const Messag
   const auto gone = static_cast<double>(messages.calls.size() - 1);
   Balance balance;
   balance.saved = gone * (facts.edge_microseconds + 2 * pass);
-  balance.added =
-      gathered * pass + elements * instructions_of(messages.program) / (kIssued * facts.float_flops);
+  double wait = 0;
   if (gathered > 0) {
     const double threads = places * std::max(1.0, all / places * dtype_bytes(out.dtype) / 16);
-    balance.added += kLatency * std::min(run / kAhead, kMostBatches) *
-                     std::max(1.0, threads / (kThreads * facts.multiprocessors));
+    wait = kLatency * std::ceil(std::min(run, kMostRun) / kAhead) *
+           std::max(1.0, threads / (kThreads * facts.multiprocessors));
   }
+  balance.added = std::max(gathered * pass, wait) +
+                  elements * instructions_of(messages.program) / (kIssued * facts.float_flops);
   return balance;
 }
 

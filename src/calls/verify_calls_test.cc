@@ -312,10 +312,10 @@ TEST(VerifyCalls, TheTakerOfAnInputReadsWhatItsMakerWrites) {
 // A gather, a product with weights and a scatter as one call: x, indices, table, weights, rows of the table.
 CallProgram with_messages() {
   const Program program = parse(R"(program {
-    entry main(%x: f32[100, 64], %i: i64[900], %j: i64[900, 1], %w: f32[900, 1]) {
-      %s = gather(%x, %i) {axis = 0} : f32[900, 64]
-      %m = mul(%s, %w) : f32[900, 64]
-      %y = scatter_nd(%x, %j, %m) {reduction = "add"} : f32[100, 64]
+    entry main(%x: f32[5000, 64], %i: i64[20000], %j: i64[20000, 1], %w: f32[20000, 1]) {
+      %s = gather(%x, %i) {axis = 0} : f32[20000, 64]
+      %m = mul(%s, %w) : f32[20000, 64]
+      %y = scatter_nd(%x, %j, %m) {reduction = "add"} : f32[5000, 64]
       return "y" = %y
     }
   })");

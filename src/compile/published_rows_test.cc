@@ -267,9 +267,9 @@ std::vector<Named> cuda_cases() {
        "f32[9, 64]\n %y = mul(%a, %o) : f32[9, 64]\n",
        61},
       {"scatter_messages",
-       "(%z: f32[9, 64], %t: f32[20, 64], %j: i64[60, 1], %i: i64[60], %w: f32[60, 1]) {\n %s = gather(%t, "
-       "%i) {axis = 0} : f32[60, 64]\n %m = mul(%s, %w) : f32[60, 64]\n %y = scatter_nd(%z, %j, %m) "
-       "{reduction = \"add\"} : f32[9, 64]\n",
+       "(%z: f32[9, 64], %j: i64[60, 1], %e: f32[60, 64], %w: f32[60, 1]) {\n %m = mul(%e, %w) : f32[60, "
+       "64]\n "
+       "%y = scatter_nd(%z, %j, %m) {reduction = \"add\"} : f32[9, 64]\n",
        62},
       {"recurrent_cluster", recurrent("f32", false), 41},
       {"recurrent_cluster", recurrent("f16", false), 41},
