@@ -18,7 +18,7 @@ constexpr int64_t kCounters = 4096;  // of a block
 constexpr int64_t kFewestLines = 4;  // read whole sectors of indices
 constexpr int64_t kMostTargetBits = 8, kFewestTargetBits = 5;
 constexpr int64_t kRunBytes = 1 << 15;  // of shared memory, of a block
-constexpr int64_t kEnoughWarps = kMultiprocessors * 16;
+constexpr int64_t kEnoughWarps = 16;    // of a multiprocessor
 // What all blocks at work place stays in the L2 cache until its sectors are whole.
 constexpr int64_t kLongestTile = 512, kShortestTile = 256;
 constexpr int64_t kSortedByOne = 4096;  // that one block sorts
@@ -88,7 +88,8 @@ std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t a
     return std::nullopt;
   if (problem.replaces(0) && 4 * per_line < targets) return std::nullopt;  // it reads and writes all targets
   s.bits = kMostTargetBits;
-  while (s.bits > kFewestTargetBits && lines * ceil_div(targets, int64_t{1} << s.bits) < kEnoughWarps)
+  while (s.bits > kFewestTargetBits &&
+         lines * ceil_div(targets, int64_t{1} << s.bits) < kEnoughWarps * problem.machine.multiprocessors)
     --s.bits;
   int64_t buckets = ceil_div(most(s.targets), int64_t{1} << s.bits);
   while (buckets > kCounters / kFewestLines && s.bits <= kMostTargetBits) {
@@ -99,8 +100,8 @@ std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t a
   s.lines_per_block = kFewestLines;
   s.buckets_per_line = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(buckets)));
   s.tile = kLongestTile;
-  while (s.tile > kShortestTile &&
-         ceil_div(lines, s.lines_per_block) * ceil_div(per_line, s.tile) < 4 * kMultiprocessors)
+  while (s.tile > kShortestTile && ceil_div(lines, s.lines_per_block) * ceil_div(per_line, s.tile) <
+                                       4 * problem.machine.multiprocessors)
     s.tile /= 2;
   s.lines.merge_axes();
   const size_t rank = s.lines.rank();

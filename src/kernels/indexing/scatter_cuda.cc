@@ -180,7 +180,9 @@ Scan scan_of(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) 
   };
   const double bytes = static_cast<double>(s.bounds.size()) * dtype_bytes(problem.inputs[1].dtype);
   const double found = updates / blocks(unit) * std::max(1.0, blocks(unit) / targets);
-  const auto rounds = [&](int64_t of_thread) { return std::ceil(blocks(of_thread) / kMultiprocessors); };
+  const auto rounds = [&](int64_t of_thread) {
+    return std::ceil(blocks(of_thread) / static_cast<double>(problem.machine.multiprocessors));
+  };
   Scan best{ScanWay::kNone, unit, order_cycles(problem, s)};
   const auto note = [&](const Scan& scan) {
     if (scan.cycles < best.cycles) best = scan;
