@@ -316,3 +316,16 @@ def test_adaptive_means_of_a_small_plane_are_one_product() -> None:
     assert products(6, 3) == 0
     assert products(100, 7) == 2
     check(nn.AdaptiveAvgPool2d((3, 7)), torch.linspace(-3, 3, 2 * 3 * 5 * 6).sin().view(2, 3, 5, 6))
+
+
+def test_statistics_that_torch_keeps_on_a_gpu() -> None:
+    """The traced op has them as results there, and empty ones on a CPU."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
+    x = torch.randn(2, 3, 5, 5)
+    exported = torch.export.export(model, (x,)).run_decompositions()
+    (norm,) = (node for node in exported.graph.nodes if "batch_norm" in str(node.target))
+    result, mean, _ = norm.meta["val"]
+    with mean.fake_mode:
+        kept = torch.empty(4)
+    norm.meta["val"] = (result, kept, kept)
+    assert torch.allclose(aicf.compile(exported)(x), model(x), atol=1e-5)

@@ -156,8 +156,15 @@ def _instance_norm(
 def _no_training(
     c: Call, x: Any, w: Any, b: Any, mean: Any, var: Any, _momentum: float, eps: float
 ) -> tuple[SymTensor, SymTensor, SymTensor]:
-    empty = c.full([0], 0, x.dtype)
-    return _inference_norm(c, x, w, b, mean, var, eps), empty, empty
+    return _inference_norm(c, x, w, b, mean, var, eps), *_kept_statistics(c, mean, var, eps)
+
+
+def _kept_statistics(c: Call, mean: Any, var: Any, eps: float) -> tuple[SymTensor, SymTensor]:
+    """What torch keeps for the gradient: nothing on a CPU, mean and 1 / std on a GPU."""
+    if c.shape_of(1) == [0]:
+        return c.full([0], 0, c.dtype_of(1)), c.full([0], 0, c.dtype_of(2))
+    inverse = ops.rsqrt(ops.add(var, c.number(eps, var.dtype)))
+    return c.cast(mean, c.dtype_of(1)), c.cast(inverse, c.dtype_of(2))
 
 
 @rule("_native_batch_norm_legit_functional")
@@ -166,8 +173,7 @@ def _legit_functional(
 ) -> tuple[SymTensor, ...]:
     """(result, mean, 1 / std, next running mean, next running variance)."""
     if not training:
-        empty = c.full([0], 0, x.dtype)
-        return _inference_norm(c, x, w, b, mean, var, eps), empty, empty, mean, var
+        return _inference_norm(c, x, w, b, mean, var, eps), *_kept_statistics(c, mean, var, eps), mean, var
     if _mixed(x, w, b, mean, var):
         x, w, b, mean, var = _wide(c, x, w, b, mean, var)
     result, batch_mean, variance, inverse = _training_norm(c, x, w, b, eps)
