@@ -53,10 +53,11 @@ Program program_of(const Graphs& g, const std::string& more = "") {
                      ", %e: " + tensor(g, rows) + ") {\n%k = reshape(%j) {shape = [" + e + "]} : i64[" + e +
                      "]\n";
   if (g.elements) {
-    const std::string spread = " : i64[" + rows + "]\n";
-    text += "%l = reshape(%i) {shape = [" + e + ", 1]} : i64[" + e +
-            ", 1]\n%ii = broadcast_to(%l) {shape = [" + rows + "]}" + spread +
-            "%jj = broadcast_to(%j) {shape = [" + rows + "]}" + spread +
+    const std::string spread = " : i64[" + rows + "]\n", one = e + ", 1" + ones,
+                      of_rows = " {shape = [" + one + "]} : i64[" + one + "]\n";
+    text += "%il = reshape(%i)" + of_rows + "%jl = reshape(%j)" + of_rows +
+            "%ii = broadcast_to(%il) {shape = [" + rows + "]}" + spread +
+            "%jj = broadcast_to(%jl) {shape = [" + rows + "]}" + spread +
             "%s = gather_elements(%x, %ii) {axis = 0} : " + tensor(g, rows) +
             "\n%t = gather_elements(%x, %jj) {axis = 0} : " + tensor(g, rows) + "\n" + message_text(g) +
             "%y = scatter_elements(%z, %jj, " + updates + ") {axis = 0, reduction = \"" + g.reduction +

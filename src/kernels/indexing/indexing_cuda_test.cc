@@ -315,9 +315,11 @@ TEST(IndexingCuda, AScatterTakesTheOrderThatAnotherHasLeft) {
     takes.inputs.push_back(order_window(*order));
     EXPECT_EQ(texts.add("scatter_elements", leaves, {}).launches.back().function, "apply_updates");
     const CudaCode one = texts.add("scatter_elements", takes, {});
-    ASSERT_EQ(one.launches.size(), 1u);
-    EXPECT_FALSE(one.launches[0].reports_errors);
-    EXPECT_EQ(one.workspace_bytes, Dim(0));
+    // Of many updates blocks of their own fold the chunks of long runs first.
+    ASSERT_EQ(one.launches.size(), edges == 4000 ? 1u : 3u);
+    EXPECT_FALSE(one.launches.back().reports_errors);
+    EXPECT_EQ(one.launches.back().function, "apply_updates");
+    EXPECT_EQ(one.workspace_bytes == Dim(0), edges == 4000);
   }
   AICF_NEEDS_NVRTC();
   compile_all(texts);
@@ -330,12 +332,12 @@ TEST(IndexingCuda, ManyThreadsAddUpRowsAtATime) {
   takes.arch = 90;
   takes.inputs.push_back(order_window(*scatter_order("scatter_elements", takes)));
   const CudaCode code = find_cuda_kernel("scatter_elements")->generate(takes);
-  ASSERT_EQ(code.launches.size(), 1u);
+  ASSERT_EQ(code.launches.back().function, "apply_updates");
   constexpr int64_t kRegisters = 65536;  // of a multiprocessor
   AICF_NEEDS_NVRTC();
   const std::string image = compile_cuda(code.source, "sm_90a");
   EXPECT_GT(cuda_testing::most_registers(image), 0);
-  EXPECT_LE(cuda_testing::most_registers(image), kRegisters / (3 * code.launches[0].block));
+  EXPECT_LE(cuda_testing::most_registers(image), kRegisters / (3 * code.launches.back().block));
   EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
