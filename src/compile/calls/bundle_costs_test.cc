@@ -20,7 +20,8 @@ Costs costs_of(const char* entry) {
   SelectedCalls s =
       select_calls(parse(std::string("program {\n  entry main(") + entry + "\n  }\n}\n"), "sm_90");
   run_rule("bundle_calls", s);
-  Costs costs{.edge = s.target.facts().edge_microseconds};
+  Costs costs;
+  costs.edge = s.target.facts().edge_microseconds;
   for (const KernelCall& call : s.calls.calls) {
     const auto* bundle = std::get_if<Bundle>(&call.what);
     if (bundle == nullptr) continue;
