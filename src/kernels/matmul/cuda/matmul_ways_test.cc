@@ -63,13 +63,14 @@ TEST(MatmulWays, f32_of_few_results_is_sliced) {
   }
 }
 
-// Measured on an H200: 36.7 us sliced, 11.8 in tiles of 32 x 64.
-TEST(MatmulWays, slices_that_load_single_elements_across_k_are_expected_to_lose) {
+// Measured on an H200: 11.8 us in tiles of 32 x 64, 36.7 sliced; 7.2 and 12.9 where slices leave the second
+// of two rounds to few blocks.
+TEST(MatmulWays, slices_of_single_elements_across_k_or_in_rounds_lose) {
   MatmulSizes sizes{.m = 10, .n = 1000, .k = 4096, .y_along_k = false, .x_along_k = false, .f32 = true};
   sizes.x_fetched = true;
-  const double chosen = matmul_cycles(sizes, choose_matmul(sizes, MatmulFamily::simt, 90, 4));
-  for (const MatmulWay& way : matmul_sliced_ways(sizes, MatmulFamily::simt, 90))
-    EXPECT_GT(matmul_cycles(sizes, way), 1.3 * chosen) << to_string(way);
+  EXPECT_EQ(choose_matmul(sizes, MatmulFamily::simt, 90, 4).slices, 0);
+  sizes = {.batch = 96, .m = 128, .n = 64, .k = 128, .y_along_k = false, .f32 = true};
+  EXPECT_EQ(choose_matmul(sizes, MatmulFamily::simt, 90, 4).slices, 0);
 }
 
 // A gradient of a weight: few tiles, and as many parts as fill the machine.
