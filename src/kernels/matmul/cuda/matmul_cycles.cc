@@ -19,11 +19,10 @@ constexpr double kLoadLatency = 2700;    // from a load's start until its stage 
 constexpr double kIdleLatency = 1600;    //   or while hardly a block asks it
 constexpr double kSimtLatency = 1000;    // of a stage of simt.cuh
 constexpr double kSingleLatency = 2000;  // and of single.cuh
-// Of simt.cuh, in multiply-adds of a thread: an element read of shared memory, and one loaded to it, by
-// itself, with three others of its k, or with the next three k.
+// Of simt.cuh, in multiply-adds of a thread: an element read of shared memory, and one loaded to it.
 constexpr double kSimtRead = 0.2, kSimtLoad = 18;
-constexpr double kSimtVectorLoad = 6, kSimtQuadLoad = 16;
-constexpr double kRoundedRow = 1.05;  // of x in wgmma_tf32.cuh, of a step
+constexpr double kSimtVectorLoad = 16;  // of four in one copy
+constexpr double kRoundedRow = 1.05;    // of x in wgmma_tf32.cuh, of a step
 // Multiply-adds of one of its warps per cycle if it never waited, and the wait for each k, in multiply-adds
 // of a thread.
 constexpr double kSimtWarp = 29, kSimtWait = 30;
@@ -62,7 +61,7 @@ constexpr double kMostSharing = 1.5;         //   more blocks wait together
 constexpr double kMulticastStart = 500;      // blocks that begin and end together
 constexpr double kWorkspaceSum = 6000;       // a second launch,
 constexpr double kWorkspaceBytes = 32;       //   of parts that a block of it reads per cycle
-constexpr double kSimtWorkspaceSum = 4000, kSimtWorkspaceBytes = 72;  // the same of simt.cuh
+constexpr double kSimtWorkspaceSum = 6000, kSimtWorkspaceBytes = 32;  // the same of simt.cuh
 constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
 constexpr double kRowResult = 0.05;   //   and of each result
 
@@ -73,7 +72,7 @@ constexpr double kSliceSum = 60, kSlicedResult = 0.15;     // a slice's sums; a 
 constexpr double kSlicedBytes = 60;                        // from the L2 cache, one multiprocessor per cycle
 constexpr double kSlicedCluster = 300, kSlicedPart = 150;  // blocks that send their parts; and each part
 constexpr double kSlicedX = 60, kSlicedY = 60;             // of K in a slice beyond the least, if by elements
-constexpr double kSlicedSimtWave = 2700, kSlicedAcross = 200;  // of simt.cuh: a round but the first; across K
+constexpr double kSlicedSimtWave = 2700, kSlicedAcross = 60;  // of simt.cuh: a round but the first; across K
 
 // Measured in long products and in short ones with few blocks.
 double wgmma_step_cycles(const MatmulWay& c) {
@@ -103,11 +102,8 @@ double simt_rate(const MatmulSizes& sizes, const MatmulWay& c) {
   const ThreadTile thread = simt_thread(c);
   const double results = static_cast<double>(thread.m) * thread.n;
   const auto load = [&](int extent, bool along_k, bool fetched) {
-    const SimtLoad load = simt_load(c, along_k, sizes.f32 && !fetched);
-    const double element = load == SimtLoad::element  ? kSimtLoad
-                           : load == SimtLoad::vector ? kSimtVectorLoad
-                                                      : kSimtQuadLoad;
-    return element * extent / simt_threads(c);  // for each k
+    const bool single = simt_load(c, along_k, sizes.f32 && !fetched) == SimtLoad::element;
+    return (single ? kSimtLoad : kSimtVectorLoad) * extent / simt_threads(c);  // for each k
   };
   const double loads =
       load(c.block_m, sizes.x_along_k, sizes.x_fetched) + load(c.block_n, sizes.y_along_k, sizes.y_fetched);
