@@ -217,6 +217,7 @@ CudaCode scan_code(const ScatterForm& form, ScatterProblem s, ScatterReduction r
   const CudaProblem& problem = form.kernel();
   const bool sorts = scan.way == ScanWay::kSorted;
   CudaCode code = form.empty_code();
+  code.source += includes({"indexing/scatter_scan.cuh"});
   code.member = is_member(problem);
   code.static_shared_bytes = kScatterBlock / 32 * 4;
   if (copies) add_copy(code, problem, 0, "copy");
