@@ -8,13 +8,13 @@
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
 #include "kernels/common/scatter_order.h"
+#include "kernels/common/tile_program.h"
 #include "select/layout.h"
 
 namespace aicf {
 namespace {
 
 constexpr size_t kOwn = 2;  // x and indices, before the program's operands
-constexpr const char* kKernel = "scatter_messages";
 
 // A scatter of rows along the first axis: an index for each of the updates, [..., 1].
 struct RowScatter {
@@ -182,13 +182,8 @@ Decision are_updates(const JoinSite& site, size_t producer, size_t scatter, cons
 
 // Instructions of an element: a function takes about as many as thirty others.
 double instructions_of(const TileProgram& program) {
-  constexpr TileOp kFunctions[] = {TileOp::exp, TileOp::expm1, TileOp::log,       TileOp::tanh,
-                                   TileOp::erf, TileOp::gelu,  TileOp::gelu_tanh, TileOp::sigmoid,
-                                   TileOp::div, TileOp::pow,   TileOp::sin,       TileOp::cos};
   double count = 0;
-  for (const TileInstr& instr : program.stages[0])
-    count +=
-        std::find(std::begin(kFunctions), std::end(kFunctions), instr.op) != std::end(kFunctions) ? 30 : 1;
+  for (const TileInstr& instr : program.stages[0]) count += is_tile_function(instr.op) ? 30 : 1;
   return count;
 }
 

@@ -49,6 +49,11 @@ struct TileOpInfo {
 };
 const TileOpInfo& tile_op_info(TileOp op);
 std::optional<TileOp> find_tile_op(std::string_view name);
+// More than a few instructions for each result.
+inline bool is_tile_function(TileOp op) {
+  return (op >= TileOp::exp && op <= TileOp::erf) || op == TileOp::pow || op == TileOp::sigmoid ||
+         op == TileOp::gelu || op == TileOp::gelu_tanh;
+}
 
 std::string_view tile_type_name(TileType type);  // "f32", "mask"
 std::optional<TileType> tile_type_from_name(std::string_view name);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/common/cuda_machine.h"
+#include "kernels/common/tile_program.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
 
@@ -73,12 +74,6 @@ std::string x_registers(int columns) {
   return "{" + number(0) + ", " + number(1) + ", " + number(2) + ", " + number(3) + "}";
 }
 
-// More than a few instructions for each result.
-bool is_function(TileOp op) {
-  return (op >= TileOp::exp && op <= TileOp::erf) || op == TileOp::pow || op == TileOp::sigmoid ||
-         op == TileOp::gelu || op == TileOp::gelu_tanh;
-}
-
 // Steps left to load when the next launch may start. Measured on H100 where x is kept: 64 x 32 of 4096 x 4096
 // take 12.7 us with 4, 13.1 with 0, 13.5 with 12; where x comes early too, so that blocks of two launches
 // multiply at a time, 11.6 with 4, 12.1 with 0, 11.4 with 12, 12.1 with 20. A decoder of 64 x 64 tiles takes
@@ -142,7 +137,7 @@ int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim&
   constexpr int64_t kLongest = 512;
   const auto depth = k.constant();
   const bool calls = std::any_of(epilogue.stages.begin(), epilogue.stages.end(), [](const auto& stage) {
-    return std::any_of(stage.begin(), stage.end(), [](const TileInstr& i) { return is_function(i.op); });
+    return std::any_of(stage.begin(), stage.end(), [](const TileInstr& i) { return is_tile_function(i.op); });
   });
   return depth && *depth <= kLongest && calls ? 7 : 4;
 }
