@@ -61,7 +61,6 @@ constexpr double kMostSharing = 1.5;         //   more blocks wait together
 constexpr double kMulticastStart = 500;      // blocks that begin and end together
 constexpr double kWorkspaceSum = 6000;       // a second launch,
 constexpr double kWorkspaceBytes = 32;       //   of parts that a block of it reads per cycle
-constexpr double kSimtWorkspaceSum = 6000, kSimtWorkspaceBytes = 32;  // the same of simt.cuh
 constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
 constexpr double kRowResult = 0.05;   //   and of each result
 
@@ -315,9 +314,7 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
   // One block adds up the parts of a tile.
-  if (splits_in_workspace(c))
-    cycles += (simt ? kSimtWorkspaceSum : kWorkspaceSum) +
-              split_parts(c) * results * 4 / (simt ? kSimtWorkspaceBytes : kWorkspaceBytes);
+  if (splits_in_workspace(c)) cycles += kWorkspaceSum + split_parts(c) * results * 4 / kWorkspaceBytes;
   return cycles;
 }
 

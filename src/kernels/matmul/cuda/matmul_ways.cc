@@ -34,7 +34,7 @@ std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int 
   // As many as give every multiprocessor one block, two, …
   constexpr int kMostBlocks = 4;
   for (int blocks = 1; simt && blocks <= kMostBlocks; ++blocks)
-    if (const int64_t s = blocks * kMultiprocessors / std::max<int64_t>(tile_count(sizes, c), 1);
+    if (const int64_t s = blocks * sizes.machine.multiprocessors / std::max<int64_t>(tile_count(sizes, c), 1);
         s > kMostOfCluster && s <= most)
       counts.push_back(static_cast<int>(s));
   std::sort(counts.begin(), counts.end());
