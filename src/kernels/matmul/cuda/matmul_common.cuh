@@ -103,6 +103,41 @@ __device__ __forceinline__ void store_columns(const Epilogue& epilogue, const ty
   }
 }
 
+// 16 rows of kColumns columns, as far as they are less than `rows` and n, by a warp. Rows start anywhere in memory, so that
+// neighbouring threads have neighbouring columns, kStored each. What the epilogue reads for several pieces is fetched before
+// the first is stored: else each would wait for memory. read(values, row, column): from the first ones.
+template <int kStored, int kColumns, class Epilogue, class Read>
+__device__ __forceinline__ void store_narrow_rows(const Epilogue& epilogue, int64_t outer, int64_t rows, int64_t column,
+                                                  int64_t n, int lane, const Read& read) {
+  constexpr int kLanes = kColumns / kStored < 32 ? kColumns / kStored : 32, kAtOnce = 32 / kLanes;
+  constexpr int kPieces = kColumns / (kLanes * kStored), kBatch = 8 / kPieces < 16 / kAtOnce ? 8 / kPieces : 16 / kAtOnce;
+  const auto column_of = [&](int piece) { return (lane % kLanes + piece * kLanes) * kStored; };
+  const auto has = [&](int r, int piece) { return r < rows && column + column_of(piece) < n; };
+  typename Epilogue::template Shared<kStored> shared[kPieces];
+#pragma unroll
+  for (int p = 0; p < kPieces; ++p)
+    if (column + column_of(p) < n) epilogue.fetch(shared[p], column + column_of(p));
+#pragma unroll 1
+  for (int first = lane / kLanes; first < 16; first += kBatch * kAtOnce) {
+    typename Epilogue::Row at[kBatch];
+    typename Epilogue::template Own<kStored> own[kBatch][kPieces];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int r = first + b * kAtOnce;
+      at[b] = epilogue.row(outer + (r < rows ? r : 0));
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p)
+        if (has(r, p)) epilogue.fetch(own[b][p], at[b], column + column_of(p));
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b)
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p)
+        if (const int r = first + b * kAtOnce; has(r, p))
+          epilogue.apply(at[b], column + column_of(p), read(r, column_of(p)).at, shared[p], own[b][p]);
+  }
+}
+
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return uint32_t(__cvta_generic_to_shared(pointer));
 }

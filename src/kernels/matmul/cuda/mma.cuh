@@ -360,7 +360,7 @@ struct MmaMatmul {
   static __device__ __forceinline__ void store_narrow(const Operands& o, const Epilogue& epilogue, typename Operands::Index row,
                                                       typename Operands::Index column, int64_t outer, char* shared, int lane,
                                                       const float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
-    constexpr int kStored = Operands::kStoredColumns, kLanes = WN / kStored < 32 ? WN / kStored : 32, kAtOnce = 32 / kLanes;
+    constexpr int kStored = Operands::kStoredColumns;
     constexpr int kStride = WN + 4;  // eight rows lie in different banks
     static_assert(kThreads / 32 * 16 * kStride * 4 <= 2 * kStageBytes, "the warps' rows lie where two stages were");
     float* rows = reinterpret_cast<float*>(shared) + int(threadIdx.x) / 32 * 16 * kStride;
@@ -373,18 +373,14 @@ struct MmaMatmul {
           *reinterpret_cast<float2*>(rows + (lane / 4 + half * 8) * kStride + j * 8 + lane % 4 * 2) =
               make_float2(acc[i][j / 4][j % 4][half * 2], acc[i][j / 4][j % 4][half * 2 + 1]);
       __syncwarp();
-#pragma unroll 4
-      for (int r = lane / kLanes; r < 16; r += kAtOnce) {
-        if (row + i * 16 + r >= o.m) break;
-        const auto at = epilogue.row(outer + row + i * 16 + r);
+      store_narrow_rows<kStored, WN>(epilogue, outer + row + i * 16, o.m - row - i * 16, column, o.n, lane, [&](int r, int c) {
+        struct {
+          float at[kStored];
+        } values;
 #pragma unroll
-        for (int c = lane % kLanes * kStored; c < WN; c += kLanes * kStored) {
-          float values[kStored];
-#pragma unroll
-          for (int v = 0; v < kStored; ++v) values[v] = rows[r * kStride + c + v];
-          store_columns<kStored>(epilogue, at, column + c, o.n, values);
-        }
-      }
+        for (int v = 0; v < kStored; ++v) values.at[v] = rows[r * kStride + c + v];
+        return values;
+      });
       __syncwarp();
     }
   }

@@ -135,24 +135,15 @@ struct WgmmaChunks {
     for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
   }
 
-  // A chunk that lies in `memory`, few columns of a row by each thread: neighbouring threads have neighbouring columns, so
-  // that a warp stores whole pieces of rows wherever these start.
+  // A chunk that lies in `memory`, few columns of a row by each thread.
   __device__ __forceinline__ void store_narrow(int chunk) const {
-    constexpr int kLanes = kColumns / kStored < 32 ? kColumns / kStored : 32, kAtOnce = 32 / kLanes;
-    const int first = row - int(lane) / kRowThreads + chunk / kAcross * 64 + int(lane) / kLanes;
+    const int first = row - int(lane) / kRowThreads + chunk / kAcross * 64;
     const int left = column_of(chunk) - int(lane) % kRowThreads * 8;
-#pragma unroll 4
-    for (int r = 0; r < 16; r += kAtOnce) {
-      if (first + r >= m) break;
-      const Row at = epilogue.row(outer + first + r);
-      const uint32_t from = memory + (int(lane) / kLanes + r) * kRowBytes;
-#pragma unroll
-      for (int c = int(lane) % kLanes * kStored; c < kColumns; c += kLanes * kStored) {
-        tile::Vec<Tile, kStored> values;
-        load_shared(from + c * int(sizeof(Tile)), values);
-        store_columns<kStored>(epilogue, at, left + c, n, values.at);
-      }
-    }
+    store_narrow_rows<kStored, kColumns>(epilogue, outer + first, m - first, left, n, int(lane), [&](int r, int c) {
+      tile::Vec<Tile, kStored> values;
+      load_shared(memory + r * kRowBytes + c * int(sizeof(Tile)), values);
+      return values;
+    });
   }
 
   // Chunks from `first` to `end`, each half after ready(chunk, half) has seen to it that its results lie in `memory`.
