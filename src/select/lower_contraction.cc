@@ -169,6 +169,8 @@ void Selector::emit_matmul(const Node& node, const std::vector<ValueId>& operand
   call.origins = {origin_of(node)};
   RowCall& row = call.what.emplace<RowCall>();
   if (node.attrs.get_bool("tf32")) row.params = {Dim(1)};
+  constexpr size_t kOperands = 2;  // x and y
+  turn_operands(call, kOperands, call.outputs[0].sizes.size() - 1, call.origins[0]);
   const Problem problem = problem_of_call(call, "matmul", epilogue != nullptr);
   const Shape packed_shape = call.inputs[1].sizes;
   const std::vector<Window> weights =
@@ -187,7 +189,6 @@ void Selector::emit_matmul(const Node& node, const std::vector<ValueId>& operand
     call.inputs[1] = pack(weights, packed_shape, node);
   }
   if (epilogue != nullptr) {
-    constexpr size_t kOperands = 2;  // x and y
     set_elementwise(call, kOperands);
     add_epilogue(call, std::move(*epilogue), kOperands);
   }
@@ -210,6 +211,9 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   for (ValueId id : extras)
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
+  const bool last = call.outputs[0].strides[1] == Dim(1);  // channels are
+  turn_operands(call, call.inputs.size() - extras.size(), last ? 1 : call.outputs[0].sizes.size() - 1,
+                origin);
   const bool transposed = conv.node.op == Op::conv_transpose;  // multiplied without matrix units
   const bool matrix_units = target_.is_cuda() && !transposed && wants_matrix_units(conv.graph, conv.node);
   const bool rounded = !transposed && conv.node.attrs.get_bool("tf32") &&

@@ -44,6 +44,13 @@ bool ends_with_result(const Graph& body) {
   return results == 1;
 }
 
+// Whether an operand differs along all axes, and neighbours along this one are neighbours in memory.
+bool lies_whole_along(const Window& w, size_t inner) {
+  for (size_t axis = 0; axis < w.sizes.size(); ++axis)
+    if (w.strides[axis] == Dim(0) && !(w.sizes[axis] == Dim(1))) return false;
+  return w.strides[inner] == Dim(1);
+}
+
 }  // namespace
 
 void Selector::lower_single(const Node& node) {
@@ -121,6 +128,10 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   for (const Window& w : inputs) call.inputs.push_back(to_domain(w));
   for (const Window& w : outputs) call.outputs.push_back(to_domain(w));
   if (inner_axes.empty() || (target_.is_cuda() && ends_with_result(region.body))) set_elementwise(call, 0);
+  const auto inner = static_cast<size_t>(rank) - 1;
+  if (!inner_axes.empty() && std::any_of(call.inputs.begin(), call.inputs.end(),
+                                         [&](const Window& w) { return lies_whole_along(w, inner); }))
+    turn_operands(call, 0, inner, origin);
   call.origins = {std::move(origin)};
   call.reason = std::move(reason);
   call.what = region_row(std::move(schedule), static_cast<int>(result_.regions.size()));

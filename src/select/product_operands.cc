@@ -1,5 +1,6 @@
-// Products whose operands become what matrix units read: rows that begin at multiples of 16 bytes; in tf32
-// along K, and rounded.
+// Copies of operands. A product's become what matrix units read: rows that begin at multiples of 16 bytes; in
+// tf32 along K, and rounded. Those of a region or an epilogue that lie across its results become such along
+// them.
 #include <algorithm>
 #include <array>
 
@@ -64,6 +65,12 @@ bool begins_at_vectors(const Window& w, size_t inner) {
   return true;
 }
 
+// Whether neighbours along the axis are apart in memory, and those along another are not.
+bool lies_across(const Window& w, size_t axis) {
+  return !(w.strides[axis] == Dim(0)) && !(w.strides[axis] == Dim(1)) &&
+         std::find(w.strides.begin(), w.strides.end(), Dim(1)) != w.strides.end();
+}
+
 }  // namespace
 
 std::vector<Window> Selector::factor_weights(const std::vector<ValueId>& operands, const KernelCall& call,
@@ -102,9 +109,10 @@ void Selector::round_operands(KernelCall& call, const std::vector<ValueId>& oper
     first = best(copied);
   }
   if (!multiplies_by_wgmma(first.way) || first.estimate_us + microseconds >= best(call).estimate_us) return;
+  const char* reason = "a product in tf32 reads it rounded, along K";
   own_row(call)->params = {Dim(kRoundedY)};
-  if (turns_x) call.inputs[0] = operand_copy(call.inputs[0], x, {}, origin);
-  call.inputs[1] = operand_copy(call.inputs[1], y, weights, origin);
+  if (turns_x) call.inputs[0] = operand_copy(call.inputs[0], x, {}, origin, reason);
+  call.inputs[1] = operand_copy(call.inputs[1], y, weights, origin, reason);
 }
 
 void Selector::align_operands(KernelCall& call, const std::vector<ValueId>& operands,
@@ -141,7 +149,22 @@ void Selector::align_operands(KernelCall& call, const std::vector<ValueId>& oper
     chosen = some;
   }
   for (size_t i = 0; i < kFactors; ++i)
-    if ((chosen >> i & 1) != 0) call.inputs[i] = operand_copy(call.inputs[i], forms[i], weights[i], origin);
+    if ((chosen >> i & 1) != 0)
+      call.inputs[i] = operand_copy(call.inputs[i], forms[i], weights[i], origin,
+                                    "a product reads rows of whole 16 bytes");
+}
+
+void Selector::turn_operands(KernelCall& call, size_t first, size_t inner, const std::string& origin) {
+  constexpr double kSectorBytes = 16;  // a read of one element moves 32, of which the cache keeps about half
+  for (size_t i = first; target_.is_cuda() && i < call.inputs.size(); ++i) {
+    Window& w = call.inputs[i];
+    if (!lies_across(w, inner)) continue;
+    const CopyForm form{inner, false};
+    const int64_t elements = bounds(stored_elements(w, inner), options_.ranges).hi;
+    const double moved = static_cast<double>(elements) * (kSectorBytes - dtype_bytes(w.dtype));
+    if (moved / target_.facts().bytes_per_microsecond <= copy_microseconds(w, form)) continue;
+    w = operand_copy(w, form, {}, origin, "what reads it runs along another axis");
+  }
 }
 
 const Window* Selector::find_copy(const Window& w, const CopyForm& form) const {
@@ -151,7 +174,7 @@ const Window* Selector::find_copy(const Window& w, const CopyForm& form) const {
 }
 
 Window Selector::operand_copy(const Window& w, const CopyForm& form, const std::vector<Window>& weights,
-                              const std::string& origin) {
+                              const std::string& origin, const char* reason) {
   if (const Window* known = find_copy(w, form)) return *known;
   const TensorType type{w.dtype, {stored_elements(w, form.inner)}};
   const std::string name = (form.rounded ? "rounded " : "aligned ") + result_.name_of(w.root);
@@ -159,10 +182,7 @@ Window Selector::operand_copy(const Window& w, const CopyForm& form, const std::
                                        : add_extra(ExtraValue::Kind::kPacked, type, name);
   const Window copy = copy_along(w, form.inner, extra.root);
   const auto add = [&](const Window& from, const Window& to) {
-    emit_copy(from, to, origin,
-              form.rounded ? "a product in tf32 reads it rounded, along K"
-                           : "a product reads rows of whole 16 bytes",
-              form.rounded);
+    emit_copy(from, to, origin, reason, form.rounded);
   };
   if (weights.empty()) add(without_broadcast(w), without_broadcast(copy));
   Dim first(0);  // of the part's columns

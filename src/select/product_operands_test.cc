@@ -1,6 +1,8 @@
-// Which operands of products of halves become copies with rows of whole 16 bytes.
+// Which operands become copies: those of products of halves with rows of whole 16 bytes, those of regions and
+// epilogues along what these write.
 #include <gtest/gtest.h>
 
+#include "ir/region.h"
 #include "select/select.h"
 
 namespace aicf {
@@ -75,6 +77,61 @@ TEST(ProductOperands, TheEstimateDecidesOverCopiesOfARun) {
       {.rows = 200, .depth = 333, .columns = 251, .turned = false, .known = false, .x_aligned = false});
   ASSERT_EQ(some.calls.size(), 2u);
   EXPECT_EQ(some.calls[1].inputs[1].root, some.calls[0].outputs[0].root);
+}
+
+// x [batch, n, n] and, of the other, its transpose, in a region along rows.
+CallGraph selected_region(int64_t batch, bool x_transposed) {
+  const Shape shape{Dim(batch), Dim(200), Dim(200)};
+  const TensorType type{DType::f16, shape};
+  Graph body("body");
+  const ValueId x = body.add_input("x", type), other = body.add_input("other", type);
+  const ValueId sum = body.add(Op::add, {x, other});
+  const ValueId most = body.add(Op::reduce_max, {sum}, {{"axes", Ints{2}}, {"keepdims", true}});
+  body.add_output(body.add(Op::sub, {sum, most}), "y");
+  Graph graph("main");
+  const auto operand = [&](const char* name, bool transposed) {
+    const ValueId input = graph.add_input(name, type);
+    return transposed ? graph.add(Op::transpose, {input}, {{"perm", Ints{0, 2, 1}}}) : input;
+  };
+  const ValueId first = operand("x", x_transposed), second = operand("other", true);
+  const NodeId node =
+      graph.add_node(Op::fused, {first, second}, {{"kind", std::string(kTileRegion)}}, {body});
+  graph.add_output(graph.node(node).results[0], "y");
+  return select_kernels(graph, Target::from_name("sm_90"), {});
+}
+
+TEST(ProductOperands, ARegionReadsLargeOperandsAlongItsRows) {
+  const CallGraph large = selected_region(512, false);
+  ASSERT_EQ(large.calls.size(), 2u);
+  EXPECT_EQ(large.calls[1].inputs[1], large.calls[0].outputs[0]);
+  EXPECT_EQ(large.calls[1].inputs[1].strides.back(), Dim(1));
+  EXPECT_EQ(selected_region(1, false).calls.size(), 1u);   // the cache holds what is read again
+  EXPECT_EQ(selected_region(512, true).calls.size(), 1u);  // all lie across: the region runs along columns
+}
+
+TEST(ProductOperands, AnEpilogueReadsLargeOperandsAlongItsRows) {
+  const auto calls = [](int64_t batch) {
+    Graph graph("main"), body("body");
+    const auto type = [&](int64_t rows, int64_t columns) {
+      return TensorType{DType::f16, {Dim(batch), Dim(rows), Dim(columns)}};
+    };
+    const TensorType types[] = {type(200, 64), type(64, 200), type(200, 200)};
+    std::vector<ValueId> inputs, operands;
+    for (const TensorType& t : types) {
+      inputs.push_back(body.add_input("x" + std::to_string(inputs.size()), t));
+      operands.push_back(graph.add_input("x" + std::to_string(operands.size()), t));
+    }
+    const ValueId product = body.add(Op::matmul, {inputs[0], inputs[1]});
+    body.add_output(body.add(Op::add, {product, inputs[2]}), "y");
+    operands[2] = graph.add(Op::transpose, {operands[2]}, {{"perm", Ints{0, 2, 1}}});
+    const NodeId node = graph.add_node(Op::fused, operands, {{"kind", std::string("matmul")}}, {body});
+    graph.add_output(graph.node(node).results[0], "y");
+    return select_kernels(graph, Target::from_name("sm_90"), {}).calls;
+  };
+  const std::vector<KernelCall> large = calls(512);
+  ASSERT_EQ(large.size(), 2u);
+  EXPECT_EQ(large[1].inputs[2], large[0].outputs[0]);
+  EXPECT_EQ(calls(1).size(), 1u);
 }
 
 }  // namespace

@@ -118,12 +118,15 @@ class Selector {
   // The same of a product of halves, whose operands become copies with rows of whole 16 bytes.
   void align_operands(KernelCall& call, const std::vector<ValueId>& operands,
                       const std::vector<const KernelRow*>& rows, const std::string& origin);
+  // On CUDA: operands from number `first` on that lie across axis `inner`, along which the call's program
+  // runs, become copies along it, where reading every element from a sector of its own takes longer.
+  void turn_operands(KernelCall& call, size_t first, size_t inner, const std::string& origin);
   // The weights of which x (factor 0) or y (1) consists, side by side; none: a run makes it.
   std::vector<Window> factor_weights(const std::vector<ValueId>& operands, const KernelCall& call,
                                      size_t factor) const;
   // The operand as a product reads it; `weights`: of which it consists, side by side.
   Window operand_copy(const Window& w, const CopyForm& form, const std::vector<Window>& weights,
-                      const std::string& origin);
+                      const std::string& origin, const char* reason);
   const Window* find_copy(const Window& w, const CopyForm& form) const;
   // Of a copy that a run makes, if there is none yet.
   double copy_microseconds(const Window& w, const CopyForm& form) const;
