@@ -20,23 +20,50 @@ struct Gather {
   I component_stride;
 };
 
-template <int kThreads, class Unit, class Index, class I, int LR, int BR, int K>
+// kItems: units of a thread, whose reads do not wait for each other.
+template <int kItems, int kThreads, class Unit, class Index, class I, int LR, int BR, int K>
 __device__ __forceinline__ void gather(const Gather<I, LR, BR, K>& g, uint32_t block_index, const Unit* x,
                                        const Index* indices, Unit* out, CallError* error) {
-  const I flat = flat_thread<I, kThreads>(block_index), per_line = g.block.count();
-  if (past(flat, g.lines.count() * per_line)) return;
-  const I line = divide(flat, per_line);
-  I at[3] = {0, 0, 0};
-  g.lines.locate(line, at);
+  const I per_line = g.block.count(), count = g.lines.count() * per_line;
+  I from[kItems], to[kItems], index_at[kItems];
+  bool has[kItems];
 #pragma unroll
-  for (int k = 0; k < K; ++k) {
-    const int64_t index = resolve_index(indices[at[1] + k * g.component_stride], g.bounds[k], error);
-    if (index < 0) return;
-    at[0] += I(index) * g.steps[k];
+  for (int i = 0; i < kItems; ++i) {
+    const I flat = flat_thread<I, kThreads>(block_index * kItems + i);
+    has[i] = !past(flat, count);
+    const I line = divide(has[i] ? flat : I(0), per_line);
+    I at[3] = {0, 0, 0};
+    g.lines.locate(line, at);
+    I of_block[2] = {at[0], at[2]};
+    g.block.locate((has[i] ? flat : I(0)) - line * per_line, of_block);
+    from[i] = of_block[0];
+    index_at[i] = at[1];
+    to[i] = of_block[1];
   }
-  I to[2] = {at[0], at[2]};
-  g.block.locate(flat - line * per_line, to);
-  out[to[1]] = x[to[0]];
+  Index index[kItems][Gather<I, LR, BR, K>::kComponents];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i)
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      if (has[i]) index[i][k] = indices[index_at[i] + k * g.component_stride];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i)
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      if (!has[i]) continue;
+      const int64_t position = resolve_index(index[i][k], g.bounds[k], error);
+      if (position < 0)
+        has[i] = false;
+      else
+        from[i] += I(position) * g.steps[k];
+    }
+  Unit units[kItems];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i)
+    if (has[i]) units[i] = x[from[i]];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i)
+    if (has[i]) out[to[i]] = units[i];
 }
 
 template <class Unit, class I, int R>

@@ -41,6 +41,16 @@ int64_t gather_unit(const CudaProblem& problem, const GatherProblem& g) {
   return widest_unit(g.block, bases, dtype_bytes(problem.inputs[0].dtype));
 }
 
+// A thread moves up to 16 bytes, as long as there are enough threads to fill the device.
+int units_of_thread(const CudaProblem& problem, const Dim& units, int64_t bytes) {
+  constexpr int64_t kThreads = 2048, kBytes = 16;  // of a multiprocessor; of a thread
+  const int64_t count = upper_bound(units, problem.ranges),
+                device = problem.machine.multiprocessors * kThreads;
+  int items = 1;
+  while (items * bytes < kBytes && count >= 2 * items * device) items *= 2;
+  return items;
+}
+
 CudaCode gather_code(const CudaProblem& problem, const std::string& name, GatherProblem g) {
   g.lines.merge_axes();
   g.block.merge_axes();
@@ -50,7 +60,8 @@ CudaCode gather_code(const CudaProblem& problem, const std::string& name, Gather
   for (size_t tensor : {0, 2})
     for (Dim& stride : g.lines.strides[tensor]) stride = in_units(stride, unit);
   for (Dim& step : g.steps) step = in_units(step, unit);
-  const Dim threads = g.lines.count() * g.block.count();
+  const Dim units = g.lines.count() * g.block.count();
+  const int items = units_of_thread(problem, units, unit * dtype_bytes(x.dtype));
   CudaParams params;
   // Members that look up tables of other lengths share their text.
   const std::string bounds = comma_list(g.bounds, [&](const Dim& bound) {
@@ -58,15 +69,15 @@ CudaCode gather_code(const CudaProblem& problem, const std::string& name, Gather
   });
   const std::string type = "aicf::Gather<I, " + std::to_string(g.lines.rank()) + ", " +
                            std::to_string(g.block.rank()) + ", " + std::to_string(g.steps.size()) + ">";
-  const std::string body = "  using I = " + std::string(index_type(problem, threads)) + ";\n  const " + type +
+  const std::string body = "  using I = " + std::string(index_type(problem, units)) + ";\n  const " + type +
                            " g = {" + walk_value(g.lines, params) + ", " + walk_value(g.block, params) +
                            ", {" + (bounds.empty() ? "0" : bounds) + "}, " + braced(g.steps, params) +
                            ", I(" + params.expr(g.component_stride) + ")};\n  aicf::gather<" +
-                           std::to_string(kBlock) + ">(g, block_index, " +
+                           std::to_string(items) + ", " + std::to_string(kBlock) + ">(g, block_index, " +
                            unit_pointer(x, unit, "in0", true) + ", in1, " +
                            unit_pointer(out, unit, "out0", false) + ", error);\n";
   CudaCode code = flat_code(problem, {"indexing/indexing.cuh"});
-  CudaLaunch launch = flat_launch(name, blocks_for(threads, kBlock), kBlock, params);
+  CudaLaunch launch = flat_launch(name, blocks_for(units, int64_t{kBlock} * items), kBlock, params);
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
   return code;

@@ -120,6 +120,28 @@ TEST(IndexingCuda, WideUnitsMoveRows) {
   EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
 }
 
+TEST(IndexingCuda, AThreadGathersSeveralNarrowUnitsOfAManyElementResult) {
+  CudaProblem p;
+  RowTexts texts;
+  const auto items = [&](int64_t rows, DType dtype) {
+    const std::vector<Dim> sizes{Dim(rows), Dim(200)}, strides{Dim(200), Dim(1)};
+    p.inputs = {{dtype, Dim(0), {Dim(rows), Dim(1000)}, {Dim(1000), Dim(1)}},
+                {DType::i64, Dim(0), sizes, strides}};
+    p.outputs = {{dtype, Dim(0), sizes, strides}};
+    p.params = {Dim(1)};
+    const CudaCode code = texts.add("gather_elements", p, {});
+    const size_t at = code.source.find("aicf::gather<") + std::string("aicf::gather<").size();
+    const int64_t found = std::stoll(code.source.substr(at));
+    EXPECT_EQ(code.launches[0].grid[0], Dim((rows * 200 + 256 * found - 1) / (256 * found)));
+    return found;
+  };
+  EXPECT_EQ(items(1000, DType::f16), 1);  // threads enough for the device come first
+  EXPECT_EQ(items(100'000, DType::f16), 8);
+  EXPECT_EQ(items(100'000, DType::f32), 4);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 TEST(IndexingCuda, AnIndexThatRepeatsAlongRowsMovesThemInWideUnits) {
   CudaProblem p;
   p.inputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(128), Dim(1)}},
