@@ -211,9 +211,9 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   for (ValueId id : extras)
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
-  const bool last = call.outputs[0].strides[1] == Dim(1);  // channels are
-  turn_operands(call, call.inputs.size() - extras.size(), last ? 1 : call.outputs[0].sizes.size() - 1,
-                origin);
+  const size_t own_inputs = call.inputs.size() - extras.size();
+  const std::vector<Dim>& written = call.outputs[0].strides;
+  turn_operands(call, own_inputs, written[1] == Dim(1) ? 1 : written.size() - 1, origin);
   const bool transposed = conv.node.op == Op::conv_transpose;  // multiplied without matrix units
   const bool matrix_units = target_.is_cuda() && !transposed && wants_matrix_units(conv.graph, conv.node);
   const bool rounded = !transposed && conv.node.attrs.get_bool("tf32") &&
@@ -236,7 +236,6 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   if (weights_turned) call.reason += ", weights channels-last at load";
   if (maps_turned) call.reason += ", weights maps-last at load";
   if (epilogue != nullptr) {
-    const size_t own_inputs = call.inputs.size() - extras.size();
     // In which order a library reads and writes them is not known.
     if (row_call(call) != nullptr) set_elementwise(call, own_inputs);
     add_epilogue(call, std::move(*epilogue), own_inputs);

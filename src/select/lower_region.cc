@@ -44,7 +44,7 @@ bool ends_with_result(const Graph& body) {
   return results == 1;
 }
 
-// Whether an operand differs along all axes, and neighbours along this one are neighbours in memory.
+// Whether the operand is as large as the region, and neighbours along axis `inner` are neighbours in memory.
 bool lies_whole_along(const Window& w, size_t inner) {
   for (size_t axis = 0; axis < w.sizes.size(); ++axis)
     if (w.strides[axis] == Dim(0) && !(w.sizes[axis] == Dim(1))) return false;

@@ -110,7 +110,7 @@ class Selector {
   // `node` has the results and the origin, `operands` are values of this graph.
   void lower_conv(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
                   std::unique_ptr<Region> epilogue, const std::vector<ValueId>& extras);
-  // --- product_operands.cc
+  // --- operand_copies.cc
   // On CUDA, of a product in tf32: y, and x where the copy engine cannot read it, become copies that wgmma
   // reads, if that takes less time with the copies. Those of weights are made at load.
   void round_operands(KernelCall& call, const std::vector<ValueId>& operands,
@@ -118,8 +118,8 @@ class Selector {
   // The same of a product of halves, whose operands become copies with rows of whole 16 bytes.
   void align_operands(KernelCall& call, const std::vector<ValueId>& operands,
                       const std::vector<const KernelRow*>& rows, const std::string& origin);
-  // On CUDA: operands from number `first` on that lie across axis `inner`, along which the call's program
-  // runs, become copies along it, where reading every element from a sector of its own takes longer.
+  // On CUDA: operands from number `first` on, read along axis `inner`, become copies along it, where reading
+  // each element from a sector of its own takes longer.
   void turn_operands(KernelCall& call, size_t first, size_t inner, const std::string& origin);
   // The weights of which x (factor 0) or y (1) consists, side by side; none: a run makes it.
   std::vector<Window> factor_weights(const std::vector<ValueId>& operands, const KernelCall& call,

@@ -1,4 +1,4 @@
-// gather, gather_elements, gather_nd, pad, iota and strided copies: one thread per unit of the result. A unit is as
+// gather, gather_elements, gather_nd, pad, iota and strided copies: one thread per unit of the result, or per few. A unit is as
 // many neighbouring elements as one access can move (cuda_walk.h). kThreads is that of a block, which may be a bundle's
 // and have more.
 #pragma once
@@ -20,7 +20,7 @@ struct Gather {
   I component_stride;
 };
 
-// kItems: units of a thread, whose reads do not wait for each other.
+// A thread moves kItems units, whose reads do not wait for each other.
 template <int kItems, int kThreads, class Unit, class Index, class I, int LR, int BR, int K>
 __device__ __forceinline__ void gather(const Gather<I, LR, BR, K>& g, uint32_t block_index, const Unit* x,
                                        const Index* indices, Unit* out, CallError* error) {

@@ -41,7 +41,7 @@ int64_t gather_unit(const CudaProblem& problem, const GatherProblem& g) {
   return widest_unit(g.block, bases, dtype_bytes(problem.inputs[0].dtype));
 }
 
-// A thread moves up to 16 bytes, as long as there are enough threads to fill the device.
+// A thread moves up to 16 bytes, as long as the threads fill the device.
 int units_of_thread(const CudaProblem& problem, const Dim& units, int64_t bytes) {
   constexpr int64_t kThreads = 2048, kBytes = 16;  // of a multiprocessor; of a thread
   const int64_t count = upper_bound(units, problem.ranges),

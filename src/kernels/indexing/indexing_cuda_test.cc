@@ -120,7 +120,7 @@ TEST(IndexingCuda, WideUnitsMoveRows) {
   EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
 }
 
-TEST(IndexingCuda, AThreadGathersSeveralNarrowUnitsOfAManyElementResult) {
+TEST(IndexingCuda, AThreadGathersSeveralNarrowElementsOfALargeResult) {
   CudaProblem p;
   RowTexts texts;
   const auto items = [&](int64_t rows, DType dtype) {
@@ -135,7 +135,7 @@ TEST(IndexingCuda, AThreadGathersSeveralNarrowUnitsOfAManyElementResult) {
     EXPECT_EQ(code.launches[0].grid[0], Dim((rows * 200 + 256 * found - 1) / (256 * found)));
     return found;
   };
-  EXPECT_EQ(items(1000, DType::f16), 1);  // threads enough for the device come first
+  EXPECT_EQ(items(1000, DType::f16), 1);  // the threads come first
   EXPECT_EQ(items(100'000, DType::f16), 8);
   EXPECT_EQ(items(100'000, DType::f32), 4);
   AICF_NEEDS_NVRTC();

@@ -103,9 +103,9 @@ __device__ __forceinline__ void store_columns(const Epilogue& epilogue, const ty
   }
 }
 
-// 16 rows of kColumns columns, as far as they are less than `rows` and n, by a warp. Rows start anywhere in memory, so that
-// neighbouring threads have neighbouring columns, kStored each. What the epilogue reads for several pieces is fetched before
-// the first is stored: else each would wait for memory. read(values, row, column): from the first ones.
+// A warp stores 16 rows of kColumns columns, as far as there are `rows` and n columns. Rows begin anywhere in memory, so
+// neighbouring threads take neighbouring columns, kStored each. A thread fetches the operands of several pieces before it
+// stores the first: one after another each would wait for memory. read(row, column) gives the product's values there.
 template <int kStored, int kColumns, class Epilogue, class Read>
 __device__ __forceinline__ void store_narrow_rows(const Epilogue& epilogue, int64_t outer, int64_t rows, int64_t column,
                                                   int64_t n, int lane, const Read& read) {

@@ -1,6 +1,6 @@
-// Copies of operands. A product's become what matrix units read: rows that begin at multiples of 16 bytes; in
-// tf32 along K, and rounded. Those of a region or an epilogue that lie across its results become such along
-// them.
+// Copies of operands. Those of products have rows that begin at multiples of 16 bytes, as matrix units read
+// them; in tf32 they lie along K and are rounded. Those of regions and epilogues lie along the axis over which
+// these run.
 #include <algorithm>
 #include <array>
 
@@ -65,10 +65,15 @@ bool begins_at_vectors(const Window& w, size_t inner) {
   return true;
 }
 
-// Whether neighbours along the axis are apart in memory, and those along another are not.
-bool lies_across(const Window& w, size_t axis) {
-  return !(w.strides[axis] == Dim(0)) && !(w.strides[axis] == Dim(1)) &&
-         std::find(w.strides.begin(), w.strides.end(), Dim(1)) != w.strides.end();
+// Whether neighbours along `inner` are apart in memory, and those along another axis are not.
+bool lies_across(const Window& w, size_t inner) {
+  const auto has_neighbours = [&](size_t axis) {
+    return w.strides[axis] == Dim(1) && !(w.sizes[axis] == Dim(1));
+  };
+  if (w.sizes[inner] == Dim(1) || w.strides[inner] == Dim(0) || has_neighbours(inner)) return false;
+  for (size_t axis = 0; axis < w.sizes.size(); ++axis)
+    if (has_neighbours(axis)) return true;
+  return false;
 }
 
 }  // namespace
@@ -155,13 +160,14 @@ void Selector::align_operands(KernelCall& call, const std::vector<ValueId>& oper
 }
 
 void Selector::turn_operands(KernelCall& call, size_t first, size_t inner, const std::string& origin) {
-  constexpr double kSectorBytes = 16;  // a read of one element moves 32, of which the cache keeps about half
+  // A read of one element moves a sector of 32 bytes; about every second finds it in the cache.
+  constexpr double kBytesPerRead = 16;
   for (size_t i = first; target_.is_cuda() && i < call.inputs.size(); ++i) {
     Window& w = call.inputs[i];
     if (!lies_across(w, inner)) continue;
     const CopyForm form{inner, false};
     const int64_t elements = bounds(stored_elements(w, inner), options_.ranges).hi;
-    const double moved = static_cast<double>(elements) * (kSectorBytes - dtype_bytes(w.dtype));
+    const double moved = static_cast<double>(elements) * (kBytesPerRead - dtype_bytes(w.dtype));
     if (moved / target_.facts().bytes_per_microsecond <= copy_microseconds(w, form)) continue;
     w = operand_copy(w, form, {}, origin, "what reads it runs along another axis");
   }

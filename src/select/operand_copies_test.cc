@@ -1,5 +1,5 @@
-// Which operands become copies: those of products of halves with rows of whole 16 bytes, those of regions and
-// epilogues along what these write.
+// Which operands become copies: of products of halves, with rows of whole 16 bytes; of regions and epilogues,
+// along the axis over which these run.
 #include <gtest/gtest.h>
 
 #include "ir/region.h"
@@ -38,7 +38,7 @@ bool multiplies_by_wgmma(const KernelCall& call) {
   return way != nullptr && is_wgmma(*way);
 }
 
-TEST(ProductOperands, WeightsGetWholeRowsAtLoad) {
+TEST(OperandCopies, WeightsGetWholeRowsAtLoad) {
   const CallGraph calls = selected({.twice = true});
   ASSERT_EQ(calls.init_calls.size(), 1u);  // one copy for both
   const Window& copy = calls.init_calls[0].outputs[0];
@@ -51,20 +51,20 @@ TEST(ProductOperands, WeightsGetWholeRowsAtLoad) {
   EXPECT_EQ(calls.calls.size(), 4u);
 }
 
-TEST(ProductOperands, RowsAlongColumnsStaySo) {
+TEST(OperandCopies, RowsAlongColumnsStaySo) {
   const CallGraph calls = selected({.depth = 256, .columns = 250, .turned = false});
   ASSERT_EQ(calls.init_calls.size(), 1u);
   EXPECT_EQ(calls.calls.back().inputs[1].strides, (std::vector<Dim>{Dim(256), Dim(1)}));
 }
 
-TEST(ProductOperands, WholeRowsAreReadWhereTheyLie) {
+TEST(OperandCopies, WholeRowsAreReadWhereTheyLie) {
   const CallGraph calls = selected({.depth = 256});
   EXPECT_TRUE(calls.init_calls.empty());
   EXPECT_EQ(calls.calls.size(), 2u);
 }
 
 // A run's own operand is copied where that takes less time than it saves.
-TEST(ProductOperands, TheEstimateDecidesOverCopiesOfARun) {
+TEST(OperandCopies, TheEstimateDecidesOverCopiesOfARun) {
   const CallGraph many = selected({.rows = 65536, .x_aligned = false});
   ASSERT_EQ(many.calls.size(), 2u);
   EXPECT_EQ(many.calls[0].outputs[0].strides, (std::vector<Dim>{Dim(256), Dim(1)}));
@@ -80,8 +80,8 @@ TEST(ProductOperands, TheEstimateDecidesOverCopiesOfARun) {
 }
 
 // x [batch, n, n] and, of the other, its transpose, in a region along rows.
-CallGraph selected_region(int64_t batch, bool x_transposed) {
-  const Shape shape{Dim(batch), Dim(200), Dim(200)};
+CallGraph selected_region(int64_t batch, bool x_transposed, int64_t n = 200) {
+  const Shape shape{Dim(batch), Dim(n), Dim(n)};
   const TensorType type{DType::f16, shape};
   Graph body("body");
   const ValueId x = body.add_input("x", type), other = body.add_input("other", type);
@@ -100,16 +100,17 @@ CallGraph selected_region(int64_t batch, bool x_transposed) {
   return select_kernels(graph, Target::from_name("sm_90"), {});
 }
 
-TEST(ProductOperands, ARegionReadsLargeOperandsAlongItsRows) {
+TEST(OperandCopies, ARegionReadsLargeOperandsAlongItsRows) {
   const CallGraph large = selected_region(512, false);
   ASSERT_EQ(large.calls.size(), 2u);
   EXPECT_EQ(large.calls[1].inputs[1], large.calls[0].outputs[0]);
   EXPECT_EQ(large.calls[1].inputs[1].strides.back(), Dim(1));
   EXPECT_EQ(selected_region(1, false).calls.size(), 1u);   // the cache holds what is read again
   EXPECT_EQ(selected_region(512, true).calls.size(), 1u);  // all lie across: the region runs along columns
+  EXPECT_EQ(selected_region(1 << 25, false, 1).calls.size(), 1u);  // an axis of one element has no neighbours
 }
 
-TEST(ProductOperands, AnEpilogueReadsLargeOperandsAlongItsRows) {
+TEST(OperandCopies, AnEpilogueReadsLargeOperandsAlongItsRows) {
   const auto calls = [](int64_t batch) {
     Graph graph("main"), body("body");
     const auto type = [&](int64_t rows, int64_t columns) {
