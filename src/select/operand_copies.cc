@@ -1,6 +1,6 @@
 // Copies of operands. Those of products have rows that begin at multiples of 16 bytes, as matrix units read
-// them; in tf32 they lie along K and are rounded. Those of regions and epilogues lie along the axis over which
-// these run.
+// them; in tf32 they lie along K and are rounded. Those of regions and epilogues lie along the axis over
+// which these run.
 #include <algorithm>
 #include <array>
 
