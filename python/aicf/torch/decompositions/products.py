@@ -1,4 +1,4 @@
-"""Products of three or with an activation, and gradients of distances and of normed weights."""
+"""Products of three, and gradients of distances and of normed weights."""
 
 from __future__ import annotations
 
@@ -6,28 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from .table import decomposes
 
-__all__ = ["addmm_activation", "cdist_backward", "trilinear", "weight_norm_backward"]
+__all__ = ["cdist_backward", "trilinear", "weight_norm_backward"]
 
 aten = torch.ops.aten
-
-
-@decomposes(aten._addmm_activation.default)
-def addmm_activation(
-    bias: torch.Tensor,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    beta: float = 1,
-    alpha: float = 1,
-    use_gelu: bool = False,
-) -> torch.Tensor:
-    """With gelu by erf: for tensors on a GPU torch's own takes the tanh form, unlike nn.GELU."""
-    product = torch.addmm(bias, x, y, beta=beta, alpha=alpha)
-    return functional.gelu(product) if use_gelu else torch.relu(product)
 
 
 @decomposes(aten._trilinear.default)
