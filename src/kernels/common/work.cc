@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
+#include <utility>
 
 namespace aicf {
 namespace {
@@ -44,42 +46,85 @@ double filter_elements(const std::vector<TensorArg>& inputs, const std::vector<i
   return count;
 }
 
-// Pairs of an output and a position of the kernel whose element of x is no padding, along one axis.
-double taps(int64_t x, int64_t out, int64_t kernel, int64_t stride, int64_t low, int64_t dilation) {
-  const auto floor_div = [](int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); };
-  double count = 0;
-  for (int64_t k = 0; k < kernel; ++k) {
-    const int64_t first = std::max<int64_t>(0, -floor_div(k * dilation - low, stride));
-    const int64_t last = std::min(out - 1, floor_div(x - 1 + low - k * dilation, stride));
-    count += static_cast<double>(std::max<int64_t>(0, last - first + 1));
-  }
-  return count;
-}
+// One axis of a convolution's windows.
+struct WindowAxis {
+  int64_t x, out, kernel, stride, low, dilation;
 
-// Multiply-adds of a convolution: those with padding are none. Where the windows do not have the form of the
-// op (weights in another order, params unknown), with them.
-double conv_products(const std::vector<TensorArg>& inputs, const TensorArg& out,
-                     const std::vector<int64_t>& params) {
-  const TensorArg &x = inputs[0], &weight = inputs[1];
+  // The outputs whose element of x at position k of the kernel is no padding: from first to last.
+  std::pair<int64_t, int64_t> outputs_of(int64_t k) const {
+    const auto floor_div = [](int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); };
+    return {std::max<int64_t>(0, -floor_div(k * dilation - low, stride)),
+            std::min(out - 1, floor_div(x - 1 + low - k * dilation, stride))};
+  }
+
+  // Pairs of an output and a position of the kernel whose element of x is no padding.
+  double taps() const {
+    double count = 0;
+    for (int64_t k = 0; k < kernel; ++k) {
+      const auto [first, last] = outputs_of(k);
+      count += static_cast<double>(std::max<int64_t>(0, last - first + 1));
+    }
+    return count;
+  }
+
+  // Elements of x that lie in some window: a stride may pass others by.
+  double read() const {
+    double count = 0;
+    std::unordered_map<int64_t, int64_t> ends;  // of the elements counted, by what they leave after strides
+    for (int64_t k = 0; k < kernel; ++k) {
+      const auto [first, last] = outputs_of(k);
+      if (last < first) continue;
+      int64_t from = first * stride + k * dilation - low;
+      const int64_t to = last * stride + k * dilation - low;
+      const auto [end, fresh] = ends.try_emplace(from % stride, to);
+      if (!fresh) from = std::max(from, end->second + stride);
+      if (from > to) continue;
+      count += static_cast<double>((to - from) / stride + 1);
+      end->second = to;
+    }
+    return count;
+  }
+};
+
+// Empty where the windows do not have the form of the op: weights in another order, params unknown.
+std::vector<WindowAxis> window_axes(const TensorArg& x, const TensorArg& weight, const TensorArg& out,
+                                    const std::vector<int64_t>& params) {
   const auto rank = static_cast<size_t>(std::clamp<int64_t>(param(params, 0), 0, kMaxRank));
-  const int64_t groups = std::max<int64_t>(param(params, 1), 1);
   const size_t lists = 3 + 4 * rank;  // then the sizes of the kernel, of packed weights
   const bool packed = weight.dtype == DType::u8;
   const auto has_rank = [&](const TensorArg& arg) { return arg.rank == static_cast<int>(rank) + 2; };
-  const bool known =
-      rank > 0 && has_rank(x) && has_rank(out) &&
-      (packed ? params.size() >= lists + rank
-              : params.size() >= lists && has_rank(weight) && weight.sizes[1] * groups == x.sizes[1]);
-  if (!known) return all_elements(out) * filter_elements(inputs, params);
+  const bool known = has_rank(x) && has_rank(out) &&
+                     (packed ? params.size() >= lists + rank
+                             : params.size() >= lists && has_rank(weight) &&
+                                   weight.sizes[1] * std::max<int64_t>(params[1], 1) == x.sizes[1]);
+  std::vector<WindowAxis> axes;
+  for (size_t i = 0; known && i < rank; ++i)
+    axes.push_back({x.sizes[2 + i], out.sizes[2 + i],
+                    packed ? params[params.size() - rank + i] : weight.sizes[2 + i],
+                    std::max<int64_t>(params[3 + i], 1), params[3 + rank + i], params[3 + 3 * rank + i]});
+  return axes;
+}
+
+// Multiply-adds of a convolution: those with padding are none where the windows are known.
+double conv_products(const std::vector<TensorArg>& inputs, const TensorArg& out,
+                     const std::vector<int64_t>& params) {
+  const TensorArg& x = inputs[0];
+  const std::vector<WindowAxis> axes = window_axes(x, inputs[1], out, params);
+  if (axes.empty()) return all_elements(out) * filter_elements(inputs, params);
   double count = static_cast<double>(out.sizes[0]) * static_cast<double>(out.sizes[1]) *
-                 (static_cast<double>(x.sizes[1]) / static_cast<double>(groups));
-  for (size_t i = 0; i < rank; ++i) {
-    const int64_t kernel = packed ? params[params.size() - rank + i] : weight.sizes[2 + i];
-    const int64_t stride = std::max<int64_t>(params[3 + i], 1);
-    count *= taps(x.sizes[2 + i], out.sizes[2 + i], kernel, stride, params[3 + rank + i],
-                  params[3 + 3 * rank + i]);
-  }
+                 (static_cast<double>(x.sizes[1]) / static_cast<double>(std::max<int64_t>(params[1], 1)));
+  for (const WindowAxis& axis : axes) count *= axis.taps();
   return count;
+}
+
+// Elements of x that a convolution of it reads.
+double conv_reads(const TensorArg& x, const TensorArg& weight, const TensorArg& out,
+                  const std::vector<int64_t>& params) {
+  const std::vector<WindowAxis> axes = window_axes(x, weight, out, params);
+  if (axes.empty()) return distinct_elements(x);
+  double count = static_cast<double>(x.sizes[0]) * static_cast<double>(x.sizes[1]);
+  for (const WindowAxis& axis : axes) count *= axis.read();
+  return std::min(count, distinct_elements(x));
 }
 
 // The sum of clamp(i + shift, 0, most) over i in [0, count).
@@ -175,6 +220,10 @@ double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
       return static_cast<int64_t>(input) != param(params, 1)
                  ? all
                  : std::min(all, size_at(inputs[input], 1) * distinct_elements(inputs.back()));
+    case WorkForm::kConv:
+      return input == 0 && inputs.size() > 1 ? conv_reads(inputs[0], inputs[1], outputs[0], params) : all;
+    case WorkForm::kConvWeightGradient:
+      return input == 0 && inputs.size() > 1 ? conv_reads(inputs[0], outputs[0], inputs[1], params) : all;
     case WorkForm::kPool: {
       if (input != 0 || params.size() < 3) return all;
       double window = 1;

@@ -104,24 +104,31 @@ TEST(Work, WideRangesStayNumbers) {
   EXPECT_NEAR(flops / (half * 0x1p80), 1, 1e-9);
 }
 
-TEST(Work, ConvolutionsCountNoPadding) {
+TEST(Work, ConvolutionsCountWhatTheirWindowsReach) {
   struct Case {
     int64_t x, kernel, stride, low, high, dilation;
   };
-  for (const Case& c : {Case{9, 3, 1, 1, 1, 1}, Case{7, 7, 2, 3, 3, 1}, Case{5, 3, 1, 2, 2, 2},
-                        Case{1, 3, 1, 1, 1, 1}, Case{8, 2, 3, 0, 0, 1}, Case{6, 3, 2, 0, 1, 1}}) {
+  for (const Case& c :
+       {Case{9, 3, 1, 1, 1, 1}, Case{7, 7, 2, 3, 3, 1}, Case{5, 3, 1, 2, 2, 2}, Case{1, 3, 1, 1, 1, 1},
+        Case{8, 2, 3, 0, 0, 1}, Case{6, 3, 2, 0, 1, 1}, Case{9, 1, 2, 0, 0, 1}, Case{20, 3, 4, 2, 2, 3},
+        Case{40, 5, 6, 1, 0, 4}, Case{21, 3, 5, 0, 0, 5}}) {
     const int64_t out_size = (c.x + c.low + c.high - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
     double taps = 0;
+    std::set<int64_t> reached;
     for (int64_t o = 0; o < out_size; ++o)
       for (int64_t k = 0; k < c.kernel; ++k)
-        if (const int64_t at = o * c.stride - c.low + k * c.dilation; at >= 0 && at < c.x) taps += 1;
+        if (const int64_t at = o * c.stride - c.low + k * c.dilation; at >= 0 && at < c.x)
+          taps += 1, reached.insert(at);
     const TensorArg x = row_major(DType::f32, {2, 6, c.x}), w = row_major(DType::f32, {4, 3, c.kernel}),
                     out = row_major(DType::f32, {2, 4, out_size});
-    EXPECT_EQ(
-        work_of(facts_of("conv_f32").work, {x, w}, {out}, {1, 2, 0, c.stride, c.low, c.high, c.dilation})
-            .flops,
-        2.0 * 2 * 4 * 3 * taps)
-        << c.x << " by " << c.kernel;
+    const std::vector<int64_t> params = {1, 2, 0, c.stride, c.low, c.high, c.dilation};
+    const Work work = work_of(facts_of("conv_f32").work, {x, w}, {out}, params),
+               gradient = work_of(facts_of("weight_gradient_wgmma").work, {x, out}, {w}, params);
+    const auto read = static_cast<double>(2 * 6 * reached.size()),
+               rest = static_cast<double>(4 * 3 * c.kernel + 2 * 4 * out_size);
+    EXPECT_EQ(work.flops, 2.0 * 2 * 4 * 3 * taps) << c.x << " by " << c.kernel;
+    EXPECT_EQ(work.bytes, 4 * (read + rest)) << c.x << " by " << c.kernel;
+    EXPECT_EQ(gradient.bytes, work.bytes) << c.x << " by " << c.kernel;
   }
 }
 
