@@ -122,6 +122,18 @@ def synchronize(work: Work) -> None:
 
 
 @contextmanager
+def as_written() -> Iterator[None]:
+    """Without the kernels that torch takes for whole encoder layers in inference: on a GPU their gelu is the
+    one by tanh, whatever the layer asks for."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
 def numbers(work: Work) -> Iterator[None]:
     """f32 products in tf32 where the problem says so; then convolutions too, as torch has them."""
     tf32 = work.problem.dtype == "tf32"
@@ -141,12 +153,12 @@ def reference(work: Work) -> list[torch.Tensor]:
             work, model, work.arguments(torch.float64), compile=None, fused=False, autocast=False
         )
         return trained(work, model, step)[0]
-    with torch.no_grad():
+    with torch.no_grad(), as_written():
         return host(work.model(torch.float64)(*work.arguments(torch.float64)))
 
 
-def has_maps(work: Work) -> bool:
-    return any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in work.case.model.modules())
+def has(work: Work, *kinds: type[nn.Module]) -> bool:
+    return any(isinstance(m, kinds) for m in work.case.model.modules())
 
 
 def laid_out(work: Work, model: nn.Module, channels_last: bool) -> tuple[nn.Module, list[torch.Tensor]]:
@@ -165,10 +177,12 @@ def started(work: Work, run: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - start
 
 
-def torch_inference(work: Work, channels_last: bool, eager: bool = False) -> Side:
+def torch_inference(work: Work, channels_last: bool, eager: bool = False, fast_layers: bool = True) -> Side:
     model, inputs = laid_out(work, work.model(), channels_last)
     torch._dynamo.reset()
     call = model if eager else torch.compile(model)
+    if not fast_layers:
+        call = as_written()(call)
 
     def run() -> torch.Tensor:
         with torch.no_grad():
@@ -431,8 +445,10 @@ def peer_names(work: Work) -> dict[str, Callable[[], Side]]:
         return {"eager": lambda: torch_side(work, False, eager=True)}
     made: dict[str, Callable[[], Side]] = {"torch.compile": lambda: torch_side(work, False)}
     if work.device == "cuda":
-        if has_maps(work):
+        if has(work, nn.Conv2d, nn.ConvTranspose2d):
             made["torch.compile, channels last"] = lambda: torch_side(work, True)
+        if not work.training and has(work, nn.TransformerEncoderLayer, nn.MultiheadAttention):
+            made["torch.compile, layers as written"] = lambda: torch_inference(work, False, fast_layers=False)
         return made
     if problem.mode == "train":
         made["eager"] = lambda: torch_side(work, False, eager=True)
