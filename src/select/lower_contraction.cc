@@ -296,12 +296,12 @@ KernelCall Selector::over_channels_last(const KernelCall& call, const std::vecto
 bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
                                     const std::vector<ValueId>& operands, const std::string& origin) {
   KernelCall copied = over_channels_last(call, operands);
-  own_row(copied)->params.back() = Dim(kRoundedWeights);
+  own_row(copied)->params.back() = Dim(kRoundedY);
   copied.inputs[1] = ordered_window(operands[1], graph_.type(operands[1]),
                                     channels_last_order(graph_.type(operands[1]).shape.size()));
   if (!reads_boxes(row, cuda_problem(copied, target_, options_.ranges))) return false;
   call.inputs[1] = channels_last(operands[1], origin, true);
-  own_row(call)->params.back() = Dim(kRoundedWeights);
+  own_row(call)->params.back() = Dim(kRoundedY);
   return true;
 }
 

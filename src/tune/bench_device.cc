@@ -223,13 +223,8 @@ class DeviceBench final : public Bench {
   }
 
   std::unique_ptr<TrialRun> start(const Made& made, int64_t copies) {
-    std::vector<DType> rounded;
-    const ProblemKey& key = task_.problem->key;
-    for (const KeyOperand& operand : key.inputs) rounded.push_back(operand.dtype);
-    // Its y lies in memory rounded; values of f16 are values of tf32.
-    if (key.op == "matmul" && key.params == std::to_string(kRoundedY)) rounded[1] = DType::f16;
-    return std::make_unique<TrialRun>(*device_, code_.get(), made.trial, made.code, rounded, values_,
-                                      program_.sizes, sizes_, copies);
+    return std::make_unique<TrialRun>(*device_, code_.get(), made.trial, made.code,
+                                      held_dtypes(*task_.problem), values_, program_.sizes, sizes_, copies);
   }
 
   TrialRun& run_of(size_t candidate) {

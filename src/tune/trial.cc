@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "calls/rules.h"
 #include "ir/updates.h"
+#include "kernels/matmul/cuda/matmul_way.h"
 #include "select/choose.h"
 #include "select/layout.h"
 #include "select/library_call.h"
@@ -189,6 +190,15 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
     }
   }
   return problems;
+}
+
+std::vector<DType> held_dtypes(const TuneProblem& problem) {
+  std::vector<DType> held;
+  for (const KeyOperand& operand : problem.key.inputs) held.push_back(operand.dtype);
+  const std::vector<Dim>& params = own_row(problem.call)->params;
+  const bool has_y = problem.key.op == "matmul" || problem.key.op == "conv";
+  if (has_y && !params.empty() && params.back() == Dim(kRoundedY)) held[1] = DType::f16;
+  return held;
 }
 
 TrialMaker::TrialMaker(const Program& optimised, const Target& target)

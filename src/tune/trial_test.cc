@@ -42,5 +42,37 @@ TEST(ListProblems, LeavesOutProductsThatShareAKernelWithTheirRows) {
   EXPECT_EQ(products(product(true), "sm_80"), 1);
 }
 
+// Products of x and of convolutions of it, in tf32.
+TEST(ListProblems, OperandsThatAreReadAsRoundedHoldRoundedValues) {
+  Program program;
+  Graph graph("main");
+  const auto param = [&](const std::string& name, std::vector<int64_t> sizes) {
+    const TensorType type{DType::f32, to_shape(sizes)};
+    program.variables[name] = {name, Role::kParam, type, Array(DType::f32, std::move(sizes))};
+    return graph.add_param(name, type);
+  };
+  const ValueId x = graph.add_input("x", {DType::f32, to_shape({8, 64, 56, 56})}),
+                m = graph.add_input("m", {DType::f32, to_shape({4096, 512})});
+  const Attrs conv = {{"strides", Ints{1, 1}},
+                      {"pads", Ints{1, 1, 1, 1}},
+                      {"dilations", Ints{1, 1}},
+                      {"groups", 1},
+                      {"tf32", true}};
+  const ValueId h = graph.add(Op::conv, {x, param("w0", {64, 64, 3, 3})}, conv);
+  graph.add_output(graph.add(Op::conv, {h, param("w1", {64, 64, 3, 3})}, conv), "y");
+  graph.add_output(graph.add(Op::matmul, {m, param("w2", {512, 512})}, {{"tf32", true}}), "z");
+  program.entries.push_back(std::move(graph));
+  const Target target = Target::from_name("sm_90");
+  int rounded = 0;
+  for (const TuneProblem& problem : list_problems(run_pipeline(program, target, {}, nullptr), target)) {
+    const std::vector<DType> held = held_dtypes(problem);
+    const bool reads_rounded = own_row(problem.call)->params.back() == Dim(2);
+    EXPECT_EQ(held[0], DType::f32);
+    EXPECT_EQ(held[1], reads_rounded ? DType::f16 : DType::f32);
+    rounded += reads_rounded;
+  }
+  EXPECT_EQ(rounded, 2);  // a convolution of what another wrote, and the product
+}
+
 }  // namespace
 }  // namespace aicf

@@ -248,7 +248,7 @@ TEST(ConvCuda, CopyEngineReadsRoundedWeightsInTf32) {
     CudaProblem p = conv_problem(random, DType::f32, {.channels = channels, .maps = maps, .tf32 = true});
     set_sizes(p, 32, 56);
     EXPECT_TRUE(hopper_code(p, random).launches.back().function.starts_with("conv_mma_f32"));
-    p.params.back() = Dim(kRoundedWeights);
+    p.params.back() = Dim(kRoundedY);
     const CudaCode code = hopper_code(p, random);
     EXPECT_TRUE(code.launches[0].function.starts_with("conv_tma_f32")) << code.launches[0].function;
     ASSERT_EQ(code.launches[0].tensor_maps.size(), 2u);
@@ -272,7 +272,7 @@ TEST(ConvCuda, CopyEngineReadsWindowsOverTime) {
     p.outputs[0].sizes = {Dim(8), Dim(128), Dim(1000 + 2 - 16)};
     for (CudaWindow* window : {&p.inputs[0], &p.outputs[0]}) *window = channels_last(*window);
     p.inputs[0].offset = p.outputs[0].offset = Dim(0);
-    if (!half) p.params.back() = Dim(kRoundedWeights);
+    if (!half) p.params.back() = Dim(kRoundedY);
     const CudaCode code = hopper_code(p, random);
     ASSERT_TRUE(code.launches[0].function.starts_with("conv_tma")) << code.launches[0].function;
     const TensorMapSpec& x = code.launches[0].tensor_maps[0];

@@ -183,7 +183,7 @@ std::vector<TensorMapSpec> maps_of(const CudaWindow& window, const CudaWindowAxe
 
 bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
-  if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedWeights))) return false;
+  if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedY))) return false;
   if (problem.arch != 90 || x.sizes.size() < 3 || x.sizes.size() > 4 || !(problem.params[1] == Dim(1)))
     return false;
   for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})

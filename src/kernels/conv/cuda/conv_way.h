@@ -17,10 +17,6 @@ struct ConvWay {
   bool operator==(const ConvWay&) const = default;
 };
 
-// What param tf32 is, in place of 1, where the weights lie in memory rounded, as loads by the copy engine
-// want them.
-inline constexpr int64_t kRoundedWeights = 2;
-
 std::string_view fault_of(const ConvWay& way);  // see matmul_way.h
 std::string to_string(const ConvWay& way);      // "gathered mma 64x32 stages 5 splits 4 cluster"
 std::optional<ConvWay> parse_conv_way(std::string_view text);
