@@ -59,6 +59,8 @@ double allowed_error(const TuneProblem& problem) {
   for (const Window& w : problem.call.outputs) unit = std::max(unit, rounding(w.dtype));
   const Window& x = problem.call.inputs[0];
   unit = std::max(unit, rounding(x.dtype));
+  // Its weights are rounded on their way to a product, whatever q, k and v hold.
+  if (problem.key.op.starts_with("attention") && multiplies_in_tf32(problem)) unit = std::max(unit, 0x1p-11);
   const int64_t elements = element_count(x.sizes).constant().value_or(int64_t{1} << 20);
   if (unit <= 0x1p-24) length = std::sqrt(static_cast<double>(std::min<int64_t>(elements, 1 << 20)));
   return unit * std::max(8.0, 2 * length);

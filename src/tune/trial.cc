@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "calls/rules.h"
 #include "ir/updates.h"
-#include "kernels/matmul/cuda/matmul_way.h"
+#include "kernels/conv/windows.h"
 #include "select/choose.h"
 #include "select/layout.h"
 #include "select/library_call.h"
@@ -192,12 +192,22 @@ std::vector<TuneProblem> list_problems(const Program& optimised, const Target& t
   return problems;
 }
 
+bool multiplies_in_tf32(const TuneProblem& problem) {
+  const std::string& op = problem.key.op;
+  const std::vector<Dim>& params = own_row(problem.call)->params;
+  if (op == "matmul") return !params.empty();
+  if (op == "conv" || op == "conv_weight_gradient") return asks_tf32(params);
+  if (op == "conv_transpose") return asks_tf32(params, true);
+  return op.starts_with("attention") && params.size() > 3;
+}
+
 std::vector<DType> held_dtypes(const TuneProblem& problem) {
   std::vector<DType> held;
   for (const KeyOperand& operand : problem.key.inputs) held.push_back(operand.dtype);
-  const std::vector<Dim>& params = own_row(problem.call)->params;
-  const bool has_y = problem.key.op == "matmul" || problem.key.op == "conv";
-  if (has_y && !params.empty() && params.back() == Dim(kRoundedY)) held[1] = DType::f16;
+  if (!multiplies_in_tf32(problem)) return held;
+  const size_t multiplied = problem.key.op.starts_with("attention") ? 3 : 2;
+  for (size_t i = 0; i < std::min(multiplied, held.size()); ++i)
+    if (held[i] == DType::f32) held[i] = DType::f16;
   return held;
 }
 

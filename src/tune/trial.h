@@ -20,8 +20,10 @@ struct TuneProblem {
   std::optional<Region> region;       // of the call
 };
 
-// By operand the dtype whose values it holds: its own, or f16, all of whose values tf32 has, where the call
-// reads it as rounded to that.
+bool multiplies_in_tf32(const TuneProblem& problem);
+
+// By operand the dtype whose values it holds: its own, or f16 of what is multiplied in tf32, which has all of
+// these values. So a reference that does not round is one, and a call may read what lies rounded already.
 std::vector<DType> held_dtypes(const TuneProblem& problem);
 
 // Calls over buffers of their own: window roots are numbers from 0. `init` fills packed operands and is not

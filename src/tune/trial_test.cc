@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "passes/pass.h"
 
@@ -42,36 +43,43 @@ TEST(ListProblems, LeavesOutProductsThatShareAKernelWithTheirRows) {
   EXPECT_EQ(products(product(true), "sm_80"), 1);
 }
 
-// Products of x and of convolutions of it, in tf32.
-TEST(ListProblems, OperandsThatAreReadAsRoundedHoldRoundedValues) {
+// Of products, convolutions and attention, whatever else they read.
+TEST(ListProblems, WhatIsMultipliedInTf32HoldsValuesOfTf32) {
   Program program;
   Graph graph("main");
+  const auto input = [&](const char* name, std::vector<int64_t> sizes) {
+    return graph.add_input(name, {DType::f32, to_shape(sizes)});
+  };
   const auto param = [&](const std::string& name, std::vector<int64_t> sizes) {
     const TensorType type{DType::f32, to_shape(sizes)};
     program.variables[name] = {name, Role::kParam, type, Array(DType::f32, std::move(sizes))};
     return graph.add_param(name, type);
   };
-  const ValueId x = graph.add_input("x", {DType::f32, to_shape({8, 64, 56, 56})}),
-                m = graph.add_input("m", {DType::f32, to_shape({4096, 512})});
+  const Attrs tf32 = {{"tf32", true}};
   const Attrs conv = {{"strides", Ints{1, 1}},
                       {"pads", Ints{1, 1, 1, 1}},
                       {"dilations", Ints{1, 1}},
                       {"groups", 1},
                       {"tf32", true}};
-  const ValueId h = graph.add(Op::conv, {x, param("w0", {64, 64, 3, 3})}, conv);
+  const ValueId h = graph.add(Op::conv, {input("x", {8, 64, 56, 56}), param("w0", {64, 64, 3, 3})}, conv);
   graph.add_output(graph.add(Op::conv, {h, param("w1", {64, 64, 3, 3})}, conv), "y");
-  graph.add_output(graph.add(Op::matmul, {m, param("w2", {512, 512})}, {{"tf32", true}}), "z");
+  const ValueId product = graph.add(Op::matmul, {input("m", {4096, 512}), param("w2", {512, 512})}, tf32);
+  graph.add_output(graph.add(Op::add, {product, input("r", {4096, 512})}), "z");
+  const ValueId q = input("q", {4, 8, 128, 64});
+  graph.add_output(graph.add(Op::attention, {q, input("k", {4, 8, 128, 64}), input("v", {4, 8, 128, 64})},
+                             {{"scale", 0.125}, {"tf32", true}}),
+                   "a");
+  graph.add_output(graph.add(Op::matmul, {input("n", {64, 96}), param("w3", {96, 64})}), "f");
   program.entries.push_back(std::move(graph));
   const Target target = Target::from_name("sm_90");
-  int rounded = 0;
-  for (const TuneProblem& problem : list_problems(run_pipeline(program, target, {}, nullptr), target)) {
-    const std::vector<DType> held = held_dtypes(problem);
-    const bool reads_rounded = own_row(problem.call)->params.back() == Dim(2);
-    EXPECT_EQ(held[0], DType::f32);
-    EXPECT_EQ(held[1], reads_rounded ? DType::f16 : DType::f32);
-    rounded += reads_rounded;
-  }
-  EXPECT_EQ(rounded, 2);  // a convolution of what another wrote, and the product
+  std::map<std::string, std::vector<DType>> held;
+  for (const TuneProblem& problem : list_problems(run_pipeline(program, target, {}, nullptr), target))
+    held[problem.key.op + (multiplies_in_tf32(problem) ? "" : " in f32")] = held_dtypes(problem);
+  constexpr DType f16 = DType::f16, f32 = DType::f32;
+  EXPECT_EQ(held["conv"], (std::vector{f16, f16}));
+  EXPECT_EQ(held["matmul"], (std::vector{f16, f16, f32}));
+  EXPECT_EQ(held["attention"], (std::vector{f16, f16, f16}));
+  EXPECT_EQ(held["matmul in f32"], (std::vector{f32, f32}));
 }
 
 }  // namespace
