@@ -289,9 +289,10 @@ CudaCode generate_conv_mma(const CudaProblem& problem) {
 }
 
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {
-  const ConvProblem conv = conv_problem(problem, false);
+  ConvProblem conv = conv_problem(problem, false);
+  conv.epilogue.program = &conv.program;
   std::vector<KernelVariant> variants;
-  if (reads_boxes(problem, conv)) variants = conv_tma_variants(problem, conv.axes);
+  if (reads_boxes(problem, conv)) variants = conv_tma_variants(problem, conv.axes, conv.epilogue);
   for (const auto& [way, microseconds] : gathered_ways_of(problem, conv))
     variants.push_back({ConvWay{ConvLoads::gathered, way}, microseconds});
   return variants;

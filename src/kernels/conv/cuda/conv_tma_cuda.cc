@@ -8,6 +8,7 @@
 #include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_ways.h"
 #include "kernels/matmul/cuda/matmul_cuda.h"
+#include "kernels/matmul/cuda/matmul_cycles.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
@@ -77,8 +78,20 @@ struct Plan {
   int64_t depth = 0, maps = 0;  // K in units of 2 bytes
 };
 
-// With as many stages as fit beside the epilogue.
-std::vector<PricedMatmul> tma_ways_of(const CudaProblem& problem, const CudaWindowAxes& axes) {
+WgmmaTile wgmma_tile(const CudaProblem& problem, const CudaProblem& epilogue, const MatmulWay& way,
+                     int64_t box_rows) {
+  const bool halves = epilogue_tile(*epilogue.program).has_value();
+  return {.x_rows = static_cast<int>(box_rows),
+          .constant_y = problem.inputs[1].constant,
+          .half_tile = halves,
+          .rounds_x = problem.inputs[0].dtype == DType::f32,
+          .chunk = chunk_registers(epilogue, 2, halves, way.block_n),
+          .machine = problem.machine};
+}
+
+// With as many stages as fit beside the epilogue; the fastest first.
+std::vector<PricedMatmul> tma_ways_of(const CudaProblem& problem, const CudaWindowAxes& axes,
+                                      const CudaProblem& epilogue) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int64_t pixels = constant(axes[kW].out) * constant(axes[kH].out);
   MatmulSizes sizes{1, upper_bound(x.sizes[0], problem.ranges) * pixels, constant(w.sizes[0]),
@@ -94,13 +107,17 @@ std::vector<PricedMatmul> tma_ways_of(const CudaProblem& problem, const CudaWind
   for (auto [way, microseconds] : tma_ways(sizes, problem.arch)) {
     way.stages = std::min(way.stages, wgmma_most_stages(way, {true, true, way.block_m}));
     const bool is_known = std::any_of(ways.begin(), ways.end(), [&](const auto& w) { return w.way == way; });
-    if (!is_known) ways.push_back({way, microseconds});
+    const double waits = wgmma_operand_waits(way, wgmma_tile(problem, epilogue, way, way.block_m));
+    const double waited = matmul_operand_cycles(sizes, way, waits) / kCyclesPerMicrosecond;
+    if (!is_known) ways.push_back({way, microseconds + waited});
   }
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
   return ways;
 }
 
-MatmulWay choose_boxed(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  for (const auto& [way, microseconds] : tma_ways_of(problem, axes))
+MatmulWay choose_boxed(const CudaProblem& problem, const CudaWindowAxes& axes, const CudaProblem& epilogue) {
+  for (const auto& [way, microseconds] : tma_ways_of(problem, axes, epilogue))
     if (!is_named(problem.way) || Way(ConvWay{ConvLoads::tma, way}) == problem.way) return way;
   AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
@@ -206,24 +223,19 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   return true;
 }
 
-std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes) {
+std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,
+                                             const CudaProblem& epilogue_problem) {
   std::vector<KernelVariant> variants;
-  for (const auto& [way, microseconds] : tma_ways_of(problem, axes))
+  for (const auto& [way, microseconds] : tma_ways_of(problem, axes, epilogue_problem))
     variants.push_back({ConvWay{ConvLoads::tma, way}, microseconds});
   return variants;
 }
 
 CudaCode conv_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
                        const CudaProblem& epilogue_problem) {
-  const Plan plan = resolve_boxes(choose_boxed(problem, axes), problem, axes);
+  const Plan plan = resolve_boxes(choose_boxed(problem, axes, epilogue_problem), problem, axes);
   const MatmulWay& c = plan.way;
-  const bool halves = epilogue_tile(*epilogue_problem.program).has_value();
-  const WgmmaTile tile{.x_rows = static_cast<int>(plan.box.rows()),
-                       .constant_y = problem.inputs[1].constant,
-                       .half_tile = halves,
-                       .rounds_x = problem.inputs[0].dtype == DType::f32,
-                       .chunk_registers = chunk_registers(epilogue_problem, 2, halves, c.block_n),
-                       .machine = problem.machine};
+  const WgmmaTile tile = wgmma_tile(problem, epilogue_problem, c, plan.box.rows());
   const Dim part_depth(ceil_div(ceil_div(plan.depth, split_parts(c)), kStepDepth) * kStepDepth);
   const DType dtype = problem.inputs[0].dtype;
   const bool tf32 = dtype == DType::f32;

@@ -92,25 +92,15 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
   return ways;
 }
 
-// Of few maps and many pixels, or with a short K, higher and narrower tiles: they read the weights less
-// often, and three blocks on a multiprocessor hide more of the epilogue, which decides then, than two. In
-// tf32 there are registers for two.
+// Of few maps warpgroups in ping-pong have a whole narrow tile each, and the registers that an epilogue
+// wants.
 std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch) {
-  constexpr int64_t kShortDepth = 256;
-  const MatmulWay narrow{.unit = MatmulUnit::wgmma,
-                         .block_m = 128,
-                         .block_n = 64,
-                         .stages = sizes.f32 ? 4 : 3,
-                         .warpgroups = 2,
-                         .occupancy = sizes.f32 ? 2 : 3};
-  const int64_t tiles = tile_count(sizes, narrow);
-  const bool is_best =
-      tiles >= 2 * sizes.machine.multiprocessors && (sizes.n <= 64 || sizes.k <= kShortDepth);
-  std::vector<PricedMatmul> ways;
+  MatmulWay narrow = wgmma(128, 64, 8);
+  narrow.schedule = MatmulSchedule::ping_pong;
+  std::vector<PricedMatmul> ways{estimated(sizes, narrow)};
   // Boxes of pixels are stored by the warps that multiply.
   for (const MatmulWay& way : matmul_ways(sizes, MatmulFamily::wgmma, arch, 4))
     if (!has_epilogue_warps(way) && multicast_blocks(way) == 1) ways.push_back(estimated(sizes, way));
-  ways.insert(is_best ? ways.begin() : ways.end(), estimated(sizes, narrow));
   return ways;
 }
 

@@ -105,15 +105,14 @@ int own_operand_bytes(const CudaProblem& problem) {
   return bytes;
 }
 
-int chunk_registers(const CudaProblem& problem, size_t own_inputs, bool half_tile, int columns) {
+ChunkRegisters chunk_registers(const CudaProblem& problem, size_t own_inputs, bool half_tile, int columns) {
   constexpr int kVector = 8, kRegisterBytes = 4;  // elements of a row
-  const int rows = half_tile && columns % 64 == 0 ? 4 : 2;
-  int registers = 0;
+  ChunkRegisters registers{.vectors = half_tile && columns % 64 == 0 ? 4 : 2};
   for (size_t i = own_inputs; i < problem.inputs.size(); ++i) {
     const CudaWindow& window = problem.inputs[i];
     const bool repeats = window.strides.empty() || window.strides.back() == Dim(0);
     const int vector = repeats ? 1 : kVector * dtype_bytes(window.dtype) / kRegisterBytes;
-    registers += vector * (differs_by_row(window) ? rows : 1);
+    (differs_by_row(window) ? registers.own : registers.shared) += vector;
   }
   return registers;
 }

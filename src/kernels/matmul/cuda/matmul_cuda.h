@@ -4,6 +4,7 @@
 
 #include "kernels/common/cuda_kernel.h"
 #include "kernels/matmul/cuda/matmul_ways.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
 
 namespace aicf {
 
@@ -23,9 +24,8 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family);
 // Sizes to choose by: symbolic ones count with the upper end of their range.
 MatmulSizes matmul_sizes(const CudaProblem& problem);
 CudaCode matmul_code(const CudaProblem& problem, const MatmulWay& way);
-// Registers in which a thread has the epilogue's operands of one chunk of a wgmma tile with so many columns
-// (WgmmaChunks in wgmma_epilogue.cuh).
-int chunk_registers(const CudaProblem& problem, size_t own_inputs, bool half_tile, int columns);
+// Of the epilogue's operands, of a wgmma tile with so many columns.
+ChunkRegisters chunk_registers(const CudaProblem& problem, size_t own_inputs, bool half_tile, int columns);
 // Of the epilogue's operands that differ by row, for one result.
 int own_operand_bytes(const CudaProblem& problem);
 

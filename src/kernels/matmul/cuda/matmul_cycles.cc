@@ -44,6 +44,7 @@ constexpr double kThreeWarpsCycles = 0.6;     //   where they are three
 // Of a byte that an optimizer's update moves in an epilogue, one warp: with three of them that store, tiles
 // of 128 x 256 took 27 us longer than the products of K = 4096.
 constexpr double kByteCycles = 0.9;
+constexpr double kOperandWait = 1000;  // of a warp for operands, behind what the copy engine has asked for
 constexpr double kBehindMemory = 0.1;  // share of other work that adds to the time of the memory,
 constexpr double kReduceScatterBehindMemory = 0.3;  //   where blocks with whole tiles end together
 constexpr double kClusterBase = 300;                // barriers of a cluster,
@@ -327,6 +328,16 @@ double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulWay& c, int 
   const double product = static_cast<double>(ceil_div(sizes.k, kStepDepth)) * step_cycles(sizes, c);
   const double stored = warps_cycles / (has_three_epilogue_warps(c) ? 3 : 4);
   return waves * std::max(stored - product, 0.0) + own;
+}
+
+double matmul_operand_cycles(const MatmulSizes& sizes, const MatmulWay& c, double waits) {
+  const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c, sizes.machine);
+  const auto waves = static_cast<double>(ceil_div(blocks, most));
+  const double waited = waits * kOperandWait;
+  if (!is_ping_pong(c)) return waves * waited / c.occupancy;
+  const double steps = static_cast<double>(ceil_div(sizes.k, kStepDepth));
+  const double product = steps * shared_step_cycles(sizes, c, std::min(blocks, most));
+  return waited + waves * std::max(0.0, waited - product) / 2;
 }
 
 double matmul_row_cycles(const MatmulSizes& sizes, const MatmulWay& way, int reductions) {

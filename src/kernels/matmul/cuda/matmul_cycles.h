@@ -17,6 +17,9 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& way);
 // And of an epilogue that moves so many bytes for each result, beyond the result itself: it is behind the
 // next tile's products where other warps store than multiply, as far as these take as long.
 double matmul_epilogue_cycles(const MatmulSizes& sizes, const MatmulWay& way, int bytes);
+// And of warps that wait so often in each tile for what the epilogue reads (wgmma_operand_waits): of
+// warpgroups in ping-pong behind the other's products, as far as these take as long.
+double matmul_operand_cycles(const MatmulSizes& sizes, const MatmulWay& way, double waits);
 // With an epilogue that reduces whole rows so often (row_epilogue.cuh).
 double matmul_row_cycles(const MatmulSizes& sizes, const MatmulWay& way, int reductions);
 

@@ -107,24 +107,24 @@ WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
   const MatmulView& a = plan.view;
   const ProductGroup* group = product_group(problem);
   const bool own_part = keeps_own_part(plan, problem);
-  return {.x_along_k = a.x.along_k,
-          .y_along_k = a.y.along_k,
-          .x_rows = x_rows_of(plan, problem),
-          .constant_y =
-              problem.inputs[1].constant && group == nullptr && (!plan.dual || problem.inputs[2].constant),
-          .early_x = reads_x_early(plan, problem),
-          .kept_bytes = plan.keeps_x ? kept_x_bytes(matmul_sizes(problem), way, own_part) : 0,
-          .kept_steps =
-              keeps_x_stationary(way) ? static_cast<int>((*a.k.constant() + kStepDepth - 1) / kStepDepth) : 0,
-          .own_part = own_part,
-          .half_tile = takes_halves(problem),
-          .own_bytes = group != nullptr ? own_operand_bytes(problem) : 0,
-          .rounds_x = problem.inputs[0].dtype == DType::f32,
-          .chunk_registers =
-              chunk_registers(problem, product_inputs(problem), takes_halves(problem), plan.tile_columns),
-          .reductions = row_blocks(way) > 0 ? row_reductions(*problem.program) : 0,
-          .epilogue_warps = epilogue_warps(way, *problem.program, a.k),
-          .machine = problem.machine};
+  return {
+      .x_along_k = a.x.along_k,
+      .y_along_k = a.y.along_k,
+      .x_rows = x_rows_of(plan, problem),
+      .constant_y =
+          problem.inputs[1].constant && group == nullptr && (!plan.dual || problem.inputs[2].constant),
+      .early_x = reads_x_early(plan, problem),
+      .kept_bytes = plan.keeps_x ? kept_x_bytes(matmul_sizes(problem), way, own_part) : 0,
+      .kept_steps =
+          keeps_x_stationary(way) ? static_cast<int>((*a.k.constant() + kStepDepth - 1) / kStepDepth) : 0,
+      .own_part = own_part,
+      .half_tile = takes_halves(problem),
+      .own_bytes = group != nullptr ? own_operand_bytes(problem) : 0,
+      .rounds_x = problem.inputs[0].dtype == DType::f32,
+      .chunk = chunk_registers(problem, product_inputs(problem), takes_halves(problem), plan.tile_columns),
+      .reductions = row_blocks(way) > 0 ? row_reductions(*problem.program) : 0,
+      .epilogue_warps = epilogue_warps(way, *problem.program, a.k),
+      .machine = problem.machine};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/tile_program.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
@@ -96,6 +97,18 @@ int blocks_together(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles)
   return tile.early_x && c.warpgroups == 2 && tiles.constant() && *tiles.constant() % 2 == 0 ? 2 : 1;
 }
 
+// Blocks of 64 rows of a warpgroup.
+int row_blocks_of(const MatmulWay& c) {
+  return (is_ping_pong(c) ? c.block_m : c.block_m / c.warpgroups) / 64;
+}
+
+// Registers of a thread that multiplies, as take_registers() in wgmma.cuh says, less its sums and addresses;
+// in an epilogue of f32 also less what is between memory and its operations.
+int registers_left(const MatmulWay& c, bool wide_epilogue) {
+  constexpr int kAll = 232, kAddresses = 52, kBetween = 24;
+  return kAll - kAddresses - (wide_epilogue ? kBetween : 0) - row_blocks_of(c) * c.block_n / 2;
+}
+
 // Chunks of the epilogue's operands that registers hold before their use, as kPrefetch of WgmmaMatmul says.
 int chunks_ahead(const MatmulWay& c, const WgmmaTile& tile) {
   // Blocks on a multiprocessor, so that each has registers to spare: for so many bytes of a result of two
@@ -103,18 +116,30 @@ int chunks_ahead(const MatmulWay& c, const WgmmaTile& tile) {
   constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
   if (c.occupancy > kFewBlocks || tile.own_bytes > kOneChunk) return 0;
   const int most = tile.own_bytes > kTwoChunks ? 1 : 2;
-  if (!tile.rounds_x || !has_loader_group(c)) return most;
-  // Registers of a thread that multiplies, as take_registers() in wgmma.cuh says, less addresses; in the
-  // epilogue also less what is between memory and its operations. The first of two chunks is there while the
-  // product runs.
-  constexpr int kInProduct = 232 - 52, kInEpilogue = 232 - 76, kXOfRowBlock = 32;
-  const int row_blocks = (is_ping_pong(c) ? c.block_m : c.block_m / c.warpgroups) / 64;
-  const int sums = row_blocks * c.block_n / 2;
-  if (tile.chunk_registers > kInEpilogue - sums) return 0;
-  return tile.chunk_registers > kInProduct - sums - row_blocks * kXOfRowBlock ? 1 : most;
+  if (!has_loader_group(c)) return most;
+  const int left = registers_left(c, tile.rounds_x), chunk = tile.chunk.all();
+  if (chunk > left) return 0;
+  // The first of two chunks is there while the product runs, and where its rows lie.
+  constexpr int kXOfRowBlock = 32, kRowsOfRowBlock = 12;
+  const int x = tile.rounds_x ? row_blocks_of(c) * kXOfRowBlock : 0;
+  const bool two =
+      2 * chunk + row_blocks_of(c) * kRowsOfRowBlock <= left && chunk <= registers_left(c, false) - x;
+  return two ? most : 1;
 }
 
 }  // namespace
+
+double wgmma_operand_waits(const MatmulWay& c, const WgmmaTile& tile) {
+  constexpr double kInMemory = 6;
+  if (tile.chunk.all() == 0) return 0;
+  const int columns = tile.half_tile && c.block_n % 64 == 0 ? 64 : 32;
+  const double chunks = row_blocks_of(c) * ceil_div(c.block_n, columns);
+  const int ahead = chunks_ahead(c, tile);
+  if (ahead > 0) return ahead == 2 ? 1 : chunks;
+  const bool spills =
+      has_loader_group(c) && tile.chunk.shared + tile.chunk.own > registers_left(c, tile.rounds_x);
+  return chunks * tile.chunk.vectors * (spills ? kInMemory : 1);
+}
 
 int64_t wgmma_stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   return ((tile.x_rows + 7) / 8 * 8 + c.block_n) * kRowBytes + kBarrierBytes;

@@ -22,21 +22,29 @@ std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k);
 // tf32, 8 steps of k, with the thread's part of a in registers and both along k.
 std::string wgmma_multiply_tf32_text(int columns);
 
+// Registers in which a thread has the epilogue's operands of one chunk (WgmmaChunks in wgmma_epilogue.cuh).
+struct ChunkRegisters {
+  int shared = 0;   // by all rows
+  int own = 0;      // of one vector of a row
+  int vectors = 1;  // of the chunk
+  int all() const { return shared + own * vectors; }
+};
+
 // What the template arguments of WgmmaMatmul in wgmma.cuh say beside the way.
 struct WgmmaTile {
   bool x_along_k = true, y_along_k = true;
   int x_rows = 0;  // that are loaded, at most block_m
   bool constant_y = false;
-  bool early_x = false;     // x is read before the wait, too (CudaWindow::ready)
-  int64_t kept_bytes = 0;   // of x where every block keeps it (wgmma_rs.cuh); 0: it comes in stages
-  int kept_steps = 0;       // of K, where x is stationary (wgmma_epilogue_warps.cuh)
-  bool own_part = true;     // of K, in what is kept
-  bool half_tile = true;    // the epilogue takes the results as halves
-  int own_bytes = 0;        // of a group's epilogue, that it reads for each result
-  bool rounds_x = false;    // x passes through registers (wgmma_tf32.cuh)
-  int chunk_registers = 0;  // of a thread, that hold what the epilogue reads for one chunk
-  int reductions = 0;       // of rows, in the epilogue
-  int epilogue_warps = 4;   // that run the epilogue and nothing else
+  bool early_x = false;       // x is read before the wait, too (CudaWindow::ready)
+  int64_t kept_bytes = 0;     // of x where every block keeps it (wgmma_rs.cuh); 0: it comes in stages
+  int kept_steps = 0;         // of K, where x is stationary (wgmma_epilogue_warps.cuh)
+  bool own_part = true;       // of K, in what is kept
+  bool half_tile = true;      // the epilogue takes the results as halves
+  int own_bytes = 0;          // of a group's epilogue, that it reads for each result
+  bool rounds_x = false;      // x passes through registers (wgmma_tf32.cuh)
+  ChunkRegisters chunk = {};  // of what the epilogue reads
+  int reductions = 0;         // of rows, in the epilogue
+  int epilogue_warps = 4;     // that run the epilogue and nothing else
   CudaMachine machine = {};
 };
 // Warps of an epilogue by dedicated warps: more where that of four would take longer than the
@@ -53,6 +61,9 @@ std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k);
 int64_t wgmma_stage_bytes(const MatmulWay& way, const WgmmaTile& tile);
 int64_t wgmma_epilogue_bytes(const MatmulWay& way, const WgmmaTile& tile);
 int64_t stationary_x_bytes(const MatmulWay& way, const WgmmaTile& tile);
+// How often a warp waits for what the epilogue of a tile reads; of operands that find no registers, several
+// times each.
+double wgmma_operand_waits(const MatmulWay& way, const WgmmaTile& tile);
 // Stages that fit beside the epilogue's memory.
 int wgmma_most_stages(const MatmulWay& way, const WgmmaTile& tile);
 // Threads, cluster, shared memory and grid for so many tiles.
