@@ -10,6 +10,10 @@ if [[ -n ${AICF_SOAK:-} ]]; then ctest_time=(--timeout 14400) pytest_time=(-o ti
 
 .venv/bin/python scripts/check_binaries.py "$build" || failed=1
 
+# Hundreds of interpreters import torch, numpy and onnx: the first to do so leaves bytecode for the others, which pip did
+# not compile (scripts/setup.sh).
+unset PYTHONDONTWRITEBYTECODE
+
 # The ONNX backend cases that come with the onnx package; the suites skip themselves without them.
 AICF_ONNX_TESTS=$(.venv/bin/python -c 'import onnx, os; print(os.path.join(os.path.dirname(onnx.__file__), "backend/test/data"))') || failed=1
 export AICF_ONNX_TESTS
@@ -21,5 +25,5 @@ ctest --test-dir "$build" --output-on-failure --no-tests=error "${ctest_time[@]}
 
 test_folders=(examples)
 if compgen -G 'python/tests/test_*.py' >/dev/null; then test_folders+=(python/tests); fi
-.venv/bin/python -m pytest "${test_folders[@]}" -q -n "$jobs" "${pytest_time[@]}" || failed=1
+.venv/bin/python -m pytest "${test_folders[@]}" -q -n "$jobs" --dist worksteal "${pytest_time[@]}" || failed=1
 exit $failed
