@@ -41,7 +41,7 @@ DIM, TWO = ["--dim", "batch=1..8"], ["--dim", "batch=2"]
 HOST = "memory_limits_host"
 LIBRARY = campaign.ROOT / "build" / "lib" / "libaicf.so"
 DATA = ["--data", "x.npy", "--labels", "l.npy"]
-PART = 64 << 10  # limits are multiples of it
+PART, MOST = 64 << 10, 64 << 30  # limits are multiples of the one and up to the other
 NO_LIBRARY = "error[AICF-E0003]"  # of a CUDA target where NVRTC is not installed
 
 
@@ -292,8 +292,11 @@ class Limits:
             self.whole[case.name] = (self.folder / case.writes).read_bytes()
 
         def least(works: Callable[[int], bool]) -> int:
-            low, high = 0, 64 << 30
-            while high - low > PART:
+            # Up from what is too little: calls that fail are short.
+            low, high = 0, 1 << 20
+            while high < MOST and not works(high):
+                low, high = high, 2 * high
+            while high - low > max(PART, high >> 10):
                 middle = (low + high) // 2 // PART * PART
                 low, high = (low, middle) if works(middle) else (middle, high)
             return high

@@ -131,6 +131,8 @@ def test_without_files_for_pipes_the_system_says_why(cli: Cli) -> None:
                 if what in done.stderr:
                     said[what] = True
                     assert "Too many open files" in done.stderr and "remedy: raise" in done.stderr
+            if done.returncode == 0:
+                break  # more files change nothing
     assert all(said.values()), said
 
 
@@ -165,12 +167,9 @@ def test_a_library_without_room_is_an_error_and_not_the_end(nvrtc: None, cli: Cl
     library = next(row["path"] for row in cli.json("doctor")["libraries"] if row["name"] == "nvrtc")
 
     def code(limit: int, *words: str) -> int:
-        return subprocess.run(
-            [cli.path, *words],
-            cwd=cli.folder,
-            capture_output=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        ).returncode
+        # Set by a shell: to fork this process, as a function of it needs, costs more than the run.
+        confined = ["bash", "-c", f'ulimit -v {limit >> 10}; exec "$0" "$@"', cli.path, *words]
+        return subprocess.run(confined, cwd=cli.folder, capture_output=True).returncode
 
     low, high = 0, 1 << 30
     while high - low > 64 << 10:
