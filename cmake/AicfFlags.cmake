@@ -18,9 +18,9 @@ string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 # same templates. -DAICF_UNITY=OFF compiles each alone (the sanitizer presets and `make lint` do).
 option(AICF_UNITY "Compile the files of a folder together" ON)
 
-# aicf_unity(<target> <most> <source>...): the target's sources in units of at most so many files of one folder, in order
-# of their names. scripts/check_names.py keeps file-local names of a folder apart.
-function(aicf_unity target most)
+# aicf_unity(<target> <source>...): the target's sources in units of at most ten files of one folder, in order of their
+# names. scripts/check_names.py keeps file-local names of a folder apart.
+function(aicf_unity target)
   if(NOT AICF_UNITY)
     return()
   endif()
@@ -29,7 +29,7 @@ function(aicf_unity target most)
     get_filename_component(folder "${source}" DIRECTORY)
     file(RELATIVE_PATH folder "${CMAKE_SOURCE_DIR}" "${folder}")
     string(REPLACE "/" "_" group "${folder}")
-    math(EXPR unit "0${count_${group}} / ${most}")
+    math(EXPR unit "0${count_${group}} / 10")
     math(EXPR count_${group} "0${count_${group}} + 1")
     set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${group}_${unit}")
   endforeach()

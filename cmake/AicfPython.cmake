@@ -18,7 +18,7 @@ find_package(nanobind CONFIG REQUIRED)
 
 nanobind_add_module(_aicf NB_STATIC NB_DOMAIN aicf ${binding_sources})
 target_link_libraries(_aicf PRIVATE ${folders})
-aicf_unity(_aicf 10 ${binding_sources})
+aicf_unity(_aicf ${binding_sources})
 if(TARGET aicf_api_objects)
   target_sources(_aicf PRIVATE $<TARGET_OBJECTS:aicf_api_objects>)
 endif()
