@@ -23,6 +23,8 @@ if [[ $(uname -m) == x86_64 ]]; then export AICF_REQUIRE_NVRTC=1 AICF_REQUIRE_TR
 
 ctest --test-dir "$build" --output-on-failure --no-tests=error "${ctest_time[@]}" -j "$jobs" || failed=1
 
+# As many workers as cores: threads of torch's and numpy's own would mostly wait for each other.
+export OMP_NUM_THREADS=1
 test_folders=(examples)
 if compgen -G 'python/tests/test_*.py' >/dev/null; then test_folders+=(python/tests); fi
 .venv/bin/python -m pytest "${test_folders[@]}" -q -n "$jobs" --dist worksteal "${pytest_time[@]}" || failed=1
