@@ -84,7 +84,7 @@ def _remedy(node: torch.fx.Node) -> str:
     """What to write instead, by the kind of the result."""
     tensors = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
     if any(tensor.layout != torch.strided for tensor in tensors):
-        return "compute with dense tensors: sparse ones are not supported"
+        return "compute with dense tensors, and make an Embedding with sparse=False"
     if any(free_unbacked_symbols(tensor) for tensor in tensors):
         return DATA_DECIDES
     return "write the line with other functions"

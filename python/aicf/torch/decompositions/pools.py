@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,13 +40,23 @@ def _adaptive(size: int, out: int, device: torch.device) -> torch.Tensor:
     window = torch.arange(out, device=device)[:, None]
     place = torch.arange(size, device=device)
     start, end = window * size // out, -(-(window + 1) * size // out)
-    return torch.where((place >= start) & (place < end), 1.0 / (end - start), 0.0)
+    return torch.where((place >= start) & (place < end), 1 / (end - start).double(), 0)
 
 
-@decomposes(aten._adaptive_avg_pool2d_backward.default, aten._adaptive_avg_pool3d_backward.default)
-def adaptive_avg_pool_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    axes = range(-3 if x.ndim == 5 else -2, 0)
-    return spread_axes(grad, [_adaptive(x.shape[a], grad.shape[a], grad.device) for a in axes])
+def _decomposes_of_ranks(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives the rank first: the batch may be missing from the shape."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for rank in (2, 3):
+            decomposes(getattr(aten, name.format(rank)).default)(functools.partial(function, rank))
+        return function
+
+    return add
+
+
+@_decomposes_of_ranks("_adaptive_avg_pool{}d_backward")
+def adaptive_avg_pool_backward(rank: int, grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return spread_axes(grad, [_adaptive(x.shape[a], grad.shape[a], grad.device) for a in range(-rank, 0)])
 
 
 @decomposes(aten.avg_pool2d_backward.default, aten.avg_pool3d_backward.default)
@@ -74,8 +84,9 @@ def avg_pool_backward(
     return spread_axes(grad / (count.to(grad.dtype) if divisor is None else divisor), inside)
 
 
-@decomposes(aten.adaptive_max_pool2d_backward.default, aten.adaptive_max_pool3d_backward.default)
-def adaptive_max_pool_backward(grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    rank = 3 if x.ndim == 5 else 2
+@_decomposes_of_ranks("adaptive_max_pool{}d_backward")
+def adaptive_max_pool_backward(
+    rank: int, grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor
+) -> torch.Tensor:
     flat = grad.new_zeros(*x.shape[:-rank], x.shape[-rank:].numel())
     return flat.scatter_add(-1, indices.flatten(-rank), grad.flatten(-rank)).view(x.shape)

@@ -115,7 +115,7 @@ def _convolution_backward(
         transposed
     ):  # x and grad change places: y = conv_transpose(x, w) is the input gradient of a convolution
         plain = {"strides": stride, "pads": [*padding, *padding], "dilations": dilation, "groups": groups}
-        dx = ops.conv(grad, w, **plain) if mask[0] else None
+        dx = _read_positions(c, ops.conv(grad, w, **plain)) if mask[0] else None
         dw = _weight_gradient(x, grad, w, stride, padding, dilation, groups) if mask[1] else None
         db = ops.reduce_sum(grad, axes=[a for a in range(grad.ndim) if a != 1]) if mask[2] else None
         return dx, dw, db
@@ -126,6 +126,14 @@ def _convolution_backward(
     dw = _weight_gradient(grad, x, w, stride, padding, dilation, groups) if mask[1] else None
     db = ops.reduce_sum(grad, axes=[a for a in range(grad.ndim) if a != 1]) if mask[2] else None
     return dx, dw, db
+
+
+def _read_positions(c: Call, dx: SymTensor) -> SymTensor:
+    """Without the windows that only begin in the output's padding."""
+    shape = c.shape_of(0)
+    if dx.shape == tuple(shape):
+        return dx
+    return ops.slice(dx, starts=[0] * dx.ndim, limits=shape, steps=[1] * dx.ndim)
 
 
 def _input_gradient(

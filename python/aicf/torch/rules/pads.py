@@ -18,23 +18,29 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ci
 
 
 def padded(c: Call, x: SymTensor, pads: Sequence[Any], mode: str, value: Any = 0) -> SymTensor:
-    """torch's pads: pairs from the last axis backwards; negative ones crop."""
+    """torch's pads: pairs from the last axis backwards; negative ones crop. Borders of "reflect" and "edge"
+    may repeat what is cropped, those of "wrap" may not."""
     low: list[Any] = [0] * x.ndim
     high: list[Any] = [0] * x.ndim
     for i in range(len(pads) // 2):
         low[x.ndim - 1 - i], high[x.ndim - 1 - i] = pads[2 * i], pads[2 * i + 1]
+    crops_first = mode not in ("reflect", "edge")
+    if crops_first:
+        x = _cropped(x, low, high)
+    wide = [[p if not isinstance(p, int) or p > 0 else 0 for p in side] for side in (low, high)]
+    if any(not isinstance(p, int) or p for side in wide for p in side):
+        fill = [c.number(value, x.dtype)] if mode == "constant" else []
+        x = ops.pad(x, *fill, low=wide[0], high=wide[1], mode=mode)
+    return x if crops_first else _cropped(x, low, high)
+
+
+def _cropped(x: SymTensor, low: Sequence[Any], high: Sequence[Any]) -> SymTensor:
+    """Without what negative pads name."""
     for axis in range(x.ndim):
-        cut = [-p if isinstance(p, int) and p < 0 else 0 for p in (low[axis], high[axis])]
-        if any(cut):
-            if mode != "constant" and sum(cut) >= int(x.shape[axis]):  # type: ignore[call-overload]
-                raise Decompose("cropping more than there is")
-            x = take(x, axis, cut[0], x.shape[axis] - cut[0] - cut[1])
-            low[axis], high[axis] = max(low[axis], 0), max(high[axis], 0)
-    if all(isinstance(p, int) and p == 0 for p in (*low, *high)):
-        return x
-    if mode == "constant":
-        return ops.pad(x, c.number(value, x.dtype), low=low, high=high)
-    return ops.pad(x, low=low, high=high, mode=mode)
+        start, end = (-p if isinstance(p, int) and p < 0 else 0 for p in (low[axis], high[axis]))
+        if start or end:
+            x = take(x, axis, start, x.shape[axis] - start - end)
+    return x
 
 
 @rule("constant_pad_nd")
@@ -84,15 +90,16 @@ def _circular_backward(c: Call, grad: Any, pad: Sequence[Any]) -> SymTensor:
 def _unpadded(
     c: Call, grad: SymTensor, pads: Sequence[Any], back: Callable[[SymTensor, int, int, int], SymTensor]
 ) -> SymTensor:
-    """The gradient with its borders added back, axis by axis; cropped ends get zeros."""
+    """The gradient with its borders added back, axis by axis; what was cropped has got none."""
     grad = c.cast(grad, "f32") if grad.dtype in ("f16", "bf16") else grad
     for i in range(len(pads) // 2):
         axis, (low, high) = grad.ndim - 1 - i, pads[2 * i : 2 * i + 2]
         if not isinstance(low, int) or not isinstance(high, int):
             raise Decompose("padding of a symbolic size")
-        if low > 0 or high > 0:
-            grad = back(grad, axis, max(low, 0), max(high, 0))
-        grad = with_zeros(grad, axis, max(-low, 0), c.shape[axis])
+        wide = max(low, 0), max(high, 0)
+        grad = with_zeros(grad, axis, max(-low, 0), c.shape[axis] + sum(wide))
+        if any(wide):
+            grad = back(grad, axis, *wide)
     return c.cast(grad)
 
 
