@@ -24,7 +24,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..errors import Error, make_error, with_remedy
 from .circular import circular_pads_whole
 from .compiled_graph import CompiledGraph
-from .decompose import plain_attention, table
+from .decompose import plain_attention, table, whole_to_autograd
 from .survey import count_ops, survey
 
 __all__ = ["aicf_backend", "partitions"]
@@ -88,7 +88,8 @@ def aicf_backend(
     circular_pads_whole(module)
     # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
     try:
-        with functorch_config.patch(unlift_effect_tokens=True), plain_attention(inputs):
+        unlifted = functorch_config.patch(unlift_effect_tokens=True)
+        with unlifted, plain_attention(inputs), whole_to_autograd():
             return trace(module, inputs)
     except Error as error:
         raise _as_torch_raises_it(error, inspect.currentframe()) from None

@@ -31,6 +31,7 @@ __all__ = [
     "table",
     "updates_statistics",
     "values_unchecked",
+    "whole_to_autograd",
     "without_mkldnn",
 ]
 
@@ -44,6 +45,39 @@ def table() -> dict[Any, Any]:
     """Decompositions of all ops that have no rule: torch's and ours."""
     known = {**decomposition_table, **DECOMPOSITIONS}
     return {op: function for op, function in known.items() if str(op) not in RULES}
+
+
+_EARLY_KEYS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+@cache
+def _early_decomposed() -> list[torch._ops.OpOverload]:
+    ours = {str(op) for op in DECOMPOSITIONS} | set(RULES)
+    return [
+        op
+        for op in decomposition_table
+        if isinstance(op, torch._ops.OpOverload)
+        and torch._C.DispatchKey.Autograd in op.py_kernels
+        and op._opname not in STATISTICS
+        and f"aten.{op._opname.removesuffix('_forward')}_backward.default" in ours
+    ]
+
+
+@contextmanager
+def whole_to_autograd() -> Iterator[None]:
+    """torch takes some ops apart before it differentiates them: resizing becomes gathers, whose gradients are
+    scatters. Those whose backward op is ours stay whole.
+    """
+    removed = {}
+    for op in _early_decomposed():
+        removed[op] = {key: op.py_kernels.pop(key) for key in _EARLY_KEYS if key in op.py_kernels}
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in removed.items():
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
 
 
 @contextmanager

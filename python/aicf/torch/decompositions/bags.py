@@ -9,7 +9,7 @@ import torch
 from ...errors import make_error
 from .table import decomposes
 
-__all__ = ["embedding_bag", "embedding_bag_backward", "embedding_renorm"]
+__all__ = ["embedding_bag", "embedding_bag_backward", "embedding_renorm", "per_sample_weights_backward"]
 
 aten = torch.ops.aten
 _SUM, _MEAN, _MAX = 0, 1, 2
@@ -93,6 +93,20 @@ def embedding_bag_backward(
         part = part * per_sample_weights[:, None]
     part = torch.where((indices != padding_idx)[:, None], part, 0)
     return start.index_add(0, indices, part.to(grad.dtype))
+
+
+@decomposes(aten._embedding_bag_per_sample_weights_backward.default)
+def per_sample_weights_backward(
+    grad: torch.Tensor,
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    _offsets: torch.Tensor,
+    bag: torch.Tensor,
+    _mode: int,
+    padding_idx: int = -1,
+) -> torch.Tensor:
+    """Each row's product with the gradient of its bag."""
+    return torch.where(indices != padding_idx, (grad[bag] * weight[indices]).sum(-1), 0)
 
 
 @decomposes(aten.embedding_renorm.default)

@@ -6,23 +6,53 @@ import torch
 
 from .table import decomposes
 
+__all__ = ["multilabel_margin_loss", "multilabel_margin_loss_backward", "multilabel_margin_loss_forward"]
+
+aten = torch.ops.aten
 _NONE, _MEAN = 0, 1  # of torch's `reduction`
 
 
-@decomposes(torch.ops.aten.multilabel_margin_loss.default)
-def multilabel_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = _MEAN) -> torch.Tensor:
+def _margins(
+    x: torch.Tensor, target: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Of each label and class 1 - (x[label] - x[class]) and whether it counts: [rows, labels, classes]; the
+    labels, and which classes are one: [rows, classes]."""
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    given = (labels == -1).cumsum(1) == 0
+    labels = labels.clamp_min(0)
+    classes = torch.arange(rows.shape[1], device=x.device)
+    is_target = ((labels.unsqueeze(2) == classes) & given.unsqueeze(2)).any(1)
+    margins = 1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)
+    return margins, given.unsqueeze(2) & ~is_target.unsqueeze(1), labels, is_target
+
+
+@decomposes(aten.multilabel_margin_loss_forward.default)
+def multilabel_margin_loss_forward(
+    x: torch.Tensor, target: torch.Tensor, reduction: int
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum over labels j and classes i that are no label of max(0, 1 - (x[j] - x[i])) / classes.
 
     Labels of a row end at its first -1; torch's decomposition counts those after it.
     """
-    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
-    classes = rows.shape[1]
-    given = (labels == -1).cumsum(1) == 0
-    labels = labels.clamp_min(0)
-    is_target = ((labels.unsqueeze(2) == torch.arange(classes, device=x.device)) & given.unsqueeze(2)).any(1)
-    margins = 1 - rows.gather(1, labels).unsqueeze(2) + rows.unsqueeze(1)
-    counts = given.unsqueeze(2) & ~is_target.unsqueeze(1)
-    sums = torch.where(counts, margins.clamp_min(0), 0).sum((1, 2)) / classes
+    margins, counts, _, is_target = _margins(x, target)
+    sums = torch.where(counts, margins.clamp_min(0), 0).sum((1, 2)) / is_target.shape[1]
+    is_target = is_target.to(x.dtype).reshape(target.shape)
     if reduction == _NONE:
-        return sums.reshape(target.shape[:-1])
-    return sums.mean() if reduction == _MEAN else sums.sum()
+        return sums.reshape(target.shape[:-1]), is_target
+    return sums.mean() if reduction == _MEAN else sums.sum(), is_target
+
+
+@decomposes(aten.multilabel_margin_loss.default)
+def multilabel_margin_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = _MEAN) -> torch.Tensor:
+    return multilabel_margin_loss_forward(x, target, reduction)[0]
+
+
+@decomposes(aten.multilabel_margin_loss_backward.default)
+def multilabel_margin_loss_backward(
+    grad: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int, _is_target: torch.Tensor
+) -> torch.Tensor:
+    margins, counts, labels, is_target = _margins(x, target)
+    rows, classes = is_target.shape
+    slope = (counts & (margins > 0)).to(x.dtype) / (classes * (rows if reduction == _MEAN else 1))
+    dx = slope.sum(1).scatter_add(1, labels, -slope.sum(2))
+    return (dx * grad.reshape(-1, 1)).reshape(x.shape)

@@ -9,7 +9,7 @@ import torch
 
 from .table import decomposes
 
-__all__ = ["cdist_backward", "trilinear", "weight_norm_backward"]
+__all__ = ["cdist_backward", "pdist_backward", "trilinear", "weight_norm_backward"]
 
 aten = torch.ops.aten
 
@@ -52,6 +52,22 @@ def cdist_backward(
         slope = apart.sign() * (apart.abs() / safe) ** (p - 1)
         slope = torch.where((distance == 0) | (apart == 0), 0, slope)
     return (grad * slope).sum(-2)
+
+
+@decomposes(aten._pdist_backward.default)
+def pdist_backward(grad: torch.Tensor, x: torch.Tensor, p: float, distance: torch.Tensor) -> torch.Tensor:
+    """That of all distances of x to x; pdist lists those of i < j, row by row."""
+    count = x.shape[0]
+    if count < 2:
+        return torch.zeros_like(x)
+    row = torch.arange(count, device=x.device)
+    low, high = torch.minimum(row[:, None], row), torch.maximum(row[:, None], row)
+    place = (low * (2 * count - low - 1) // 2 + high - low - 1).clamp(min=0)
+
+    def square(listed: torch.Tensor) -> torch.Tensor:
+        return torch.where(low < high, listed[place], 0)
+
+    return cdist_backward(square(grad), x, x, p, square(distance))
 
 
 @decomposes(aten._weight_norm_interface_backward.default)

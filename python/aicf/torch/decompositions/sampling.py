@@ -1,8 +1,10 @@
-"""Sampling of volumes, image resizing that widens its filter where it shrinks, and gradients of resizing."""
+"""Sampling of images and volumes, image resizing that widens its filter where it shrinks, and gradients of
+both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -11,55 +13,148 @@ import torch
 from .pools import spread_axes
 from .table import decomposes
 
-__all__ = ["grid_sampler_3d"]
+__all__ = ["grid_sampler", "grid_sampler_backward"]
 
 aten = torch.ops.aten
-_TRILINEAR, _NEAREST = 0, 1
+_LINEAR, _NEAREST, _CUBIC = 0, 1, 2
 _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+_CUBIC_SHAPE = -0.75  # of sampling and resizing; -0.5 of resizing with a widened filter
 
 
-def _pixel(x: torch.Tensor, size: Any, padding: int, align: bool) -> torch.Tensor:
-    """Coordinates -1..1 as positions in an axis."""
-    x = (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
+@dataclass(frozen=True)
+class _Tap:
+    """A position that a sample reads along one axis, its weight, and the weight's slope by the coordinate."""
+
+    place: torch.Tensor
+    weight: Any
+    slope: Any
+
+
+def _unpadded(x: torch.Tensor, size: Any, padding: int, align: bool) -> tuple[torch.Tensor, Any]:
+    """Positions brought into an axis, and their slope by what they were: 0 on a border, as torch has it."""
+    slope: Any = 1
     if padding == _REFLECTION:
         low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
         if span == 0:
-            x = torch.zeros_like(x)
-        else:
-            away = (x - low).abs()
-            folds, rest = torch.floor(away / span), torch.fmod(away, span)
-            x = torch.where(folds % 2 == 0, rest, span - rest) + low
-    return x if padding == _ZEROS else x.clamp(0, size - 1)
+            return torch.zeros_like(x), 0
+        away = (x - low).abs()
+        folds, rest = torch.floor(away / span), torch.fmod(away, span)
+        forth = folds % 2 == 0
+        slope = torch.where(forth == (x >= low), 1, -1)
+        x = torch.where(forth, rest, span - rest) + low
+    if padding == _ZEROS:
+        return x, slope
+    return x.clamp(0, size - 1), torch.where((x > 0) & (x < size - 1), slope, 0)
+
+
+def _taps(x: torch.Tensor, size: Any, interpolation: int, padding: int, align: bool) -> list[_Tap]:
+    """Of coordinates -1..1 along one axis."""
+    scale = (size - 1) / 2 if align else size / 2
+    x = (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
+    if interpolation == _CUBIC:
+        low = x.floor()
+        away = [x - low - step for step in range(-1, 3)]
+        places = [_unpadded(low + step, size, padding, align)[0] for step in range(-1, 3)]
+        return [
+            _Tap(place, _cubic(d, _CUBIC_SHAPE), _cubic_slope(d, _CUBIC_SHAPE) * scale)
+            for place, d in zip(places, away, strict=True)
+        ]
+    x, slope = _unpadded(x, size, padding, align)
+    if interpolation == _NEAREST:
+        return [_Tap(x.round(), 1, None)]
+    low, slope = x.floor(), slope * scale
+    return [_Tap(low, 1 - (x - low), -slope), _Tap(low + 1, x - low, slope)]
+
+
+@dataclass(frozen=True)
+class _Sampler:
+    """What each sample of a grid reads of positions [N, ..., C]."""
+
+    x: torch.Tensor
+    axes: list[list[_Tap]]
+
+    def corners(self) -> Iterator[tuple[_Tap, ...]]:
+        return product(*self.axes)
+
+    def rows(self, corner: Sequence[_Tap]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Which of all positions a corner is, and whether it is inside."""
+        batch = torch.arange(self.x.shape[0], device=self.x.device)
+        row = batch.reshape(-1, *[1] * len(corner))
+        inside = torch.ones_like(corner[0].place, dtype=torch.bool)
+        for tap, size in zip(corner, self.x.shape[1:], strict=False):
+            inside = inside & (tap.place >= 0) & (tap.place <= size - 1)
+            row = row * size + tap.place.clamp(0, size - 1).long()
+        return row, inside
+
+    def values(self, row: torch.Tensor) -> torch.Tensor:
+        return self.x.flatten(0, -2)[row]
+
+
+def _weight(factors: Sequence[Any], inside: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The product of the factors of all axes [N, ..., 1], 0 outside."""
+    weight: Any = inside.to(dtype)
+    for factor in factors:
+        weight = weight * factor
+    return weight[..., None]
+
+
+def _sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align: bool) -> _Sampler:
+    """Computes in f32 or f64."""
+    wide = torch.promote_types(x.dtype, torch.float32)
+    sizes = x.shape[2:]
+    axes = [
+        _taps(grid[..., len(sizes) - 1 - a].to(wide), size, interpolation, padding, align)
+        for a, size in enumerate(sizes)
+    ]
+    return _Sampler(x.movedim(1, -1).to(wide), axes)
 
 
 @decomposes(aten.grid_sampler_3d.default)
-def grid_sampler_3d(
+def grid_sampler(
     x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align_corners: bool
 ) -> torch.Tensor:
-    sizes = x.shape[2:]
-    axes = [_pixel(grid[..., 2 - a], sizes[a], padding, align_corners) for a in range(3)]
-    batch = torch.arange(x.shape[0], device=x.device)[:, None, None, None]
-
-    def at(places: list[torch.Tensor]) -> torch.Tensor:
-        """[N, D, H, W, C]; zero outside."""
-        inside = torch.ones_like(places[0], dtype=torch.bool)
-        for place, size in zip(places, sizes, strict=True):
-            inside = inside & (place >= 0) & (place <= size - 1)
-        whole = [p.clamp(0, s - 1).long() for p, s in zip(places, sizes, strict=True)]
-        return x.movedim(1, -1)[batch, whole[0], whole[1], whole[2]] * inside[..., None].to(x.dtype)
-
-    if interpolation == _NEAREST:
-        return at([p.round() for p in axes]).movedim(-1, 1).contiguous()
-    lows = [p.floor() for p in axes]
+    sampler = _sampler(x, grid, interpolation, padding, align_corners)
     total = None
-    for corner in product((0, 1), repeat=3):
-        weight: Any = 1
-        for p, low, side in zip(axes, lows, corner, strict=True):
-            weight = weight * (p - low if side else 1 - (p - low))
-        part = at([low + side for low, side in zip(lows, corner, strict=True)]) * weight[..., None]
+    for corner in sampler.corners():
+        row, inside = sampler.rows(corner)
+        weight = _weight([tap.weight for tap in corner], inside, sampler.x.dtype)
+        part = sampler.values(row) * weight
         total = part if total is None else total + part
     assert total is not None
-    return total.movedim(-1, 1).contiguous()
+    return total.movedim(-1, 1).to(x.dtype).contiguous()
+
+
+@decomposes(aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default)
+def grid_sampler_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    grid: torch.Tensor,
+    interpolation: int,
+    padding: int,
+    align_corners: bool,
+    mask: Sequence[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """With respect to the positions and, where the mask says so, to the grid."""
+    sampler = _sampler(x, grid, interpolation, padding, align_corners)
+    dy = grad.movedim(1, -1).to(sampler.x.dtype)
+    along = [torch.zeros_like(grid[..., 0], dtype=dy.dtype) for _ in sampler.axes]
+    rows, parts = [], []
+    for corner in sampler.corners():
+        row, inside = sampler.rows(corner)
+        weights = [tap.weight for tap in corner]
+        rows.append(row.flatten())
+        parts.append((dy * _weight(weights, inside, dy.dtype)).flatten(0, -2))
+        if interpolation == _NEAREST or not mask[1]:
+            continue
+        read = (sampler.values(row) * dy).sum(-1)
+        for axis, tap in enumerate(corner):
+            factors = [*weights[:axis], tap.slope, *weights[axis + 1 :]]
+            along[axis] = along[axis] + read * _weight(factors, inside, dy.dtype)[..., 0]
+    dx = None
+    if mask[0]:
+        dx = torch.zeros_like(sampler.x).flatten(0, -2).index_add(0, torch.cat(rows), torch.cat(parts))
+        dx = dx.reshape(sampler.x.shape).movedim(-1, 1).to(x.dtype).contiguous()
+    return dx, torch.stack(along[::-1], -1).to(grid.dtype) if mask[1] else None
 
 
 def _triangle(x: torch.Tensor) -> torch.Tensor:
@@ -71,6 +166,13 @@ def _cubic(x: torch.Tensor, a: float = -0.5) -> torch.Tensor:
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+
+
+def _cubic_slope(x: torch.Tensor, a: float) -> torch.Tensor:
+    d = x.abs()
+    near = (3 * (a + 2) * d - 2 * (a + 3)) * d
+    far = (3 * a * d - 10 * a) * d + 8 * a
+    return x.sign() * torch.where(d < 1, near, torch.where(d < 2, far, 0))
 
 
 def _lanczos(x: torch.Tensor) -> torch.Tensor:
@@ -138,21 +240,37 @@ def _scale(size: int, out: int, factor: float | None) -> float:
     return 1 / factor if factor is not None and factor > 0 else size / out
 
 
-def _nearest(size: int, out: int, factor: float | None, x: torch.Tensor) -> torch.Tensor:
+def _nearest(size: int, out: int, factor: float | None, offset: float, x: torch.Tensor) -> torch.Tensor:
     """Which position each of `out` places repeats: a matrix [out, size]."""
-    place = torch.arange(out, dtype=torch.float32, device=x.device) * _scale(size, out, factor)
+    place = torch.arange(out, dtype=torch.float32, device=x.device) + offset
+    place = place * _scale(size, out, factor)
     return place.long().clamp(max=size - 1)[:, None] == torch.arange(size, device=x.device)
+
+
+def _between(
+    size: int, out: int, align: bool, factor: float | None, clamped: bool, x: torch.Tensor
+) -> torch.Tensor:
+    """The place among the positions of each of `out`."""
+    place = torch.arange(out, dtype=torch.float64, device=x.device)
+    if align:
+        return place * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    place = (place + 0.5) * _scale(size, out, factor) - 0.5
+    return place.clamp(min=0) if clamped else place
 
 
 def _linear(size: int, out: int, align: bool, factor: float | None, x: torch.Tensor) -> torch.Tensor:
     """The weights [out, size] of the two positions beside each of `out` places."""
-    place = torch.arange(out, dtype=torch.float64, device=x.device)
-    if align:
-        place = place * ((size - 1) / (out - 1) if out > 1 else 0.0)
-    else:
-        place = ((place + 0.5) * _scale(size, out, factor) - 0.5).clamp(min=0)
-    place = place.clamp(max=size - 1)
+    place = _between(size, out, align, factor, True, x).clamp(max=size - 1)
     return (1 - (place[:, None] - torch.arange(size, device=x.device)).abs()).clamp(min=0)
+
+
+def _cubics(size: int, out: int, align: bool, factor: float | None, x: torch.Tensor) -> torch.Tensor:
+    """The weights [out, size] of the four positions around each of `out` places; the edges are repeated."""
+    place = _between(size, out, align, factor, False, x)[:, None]
+    near = place.floor() + torch.arange(-1, 3, device=x.device)
+    weights = _cubic(place - near, _CUBIC_SHAPE)[..., None]
+    taken = near.clamp(0, size - 1)[..., None] == torch.arange(size, device=x.device)
+    return (weights * taken).sum(1)
 
 
 def _axes(
@@ -163,26 +281,38 @@ def _axes(
     return list(zip(source[2:], size, (*factors, *missing), strict=True))
 
 
-def _nearest_backward(
-    grad: torch.Tensor, size: Sequence[int], source: Sequence[int], *factors: float | None
-) -> torch.Tensor:
+def _repeating_backward(offset: float) -> Callable[..., torch.Tensor]:
     """A position sums the places that repeat it: neighbours, where they are equally many everywhere."""
-    axes = _axes(size, source, factors)
-    if all(out % n == 0 and factor in (None, out / n) for n, out, factor in axes):
-        apart = grad.reshape(*source[:2], *(part for n, out, _ in axes for part in (n, out // n)))
-        return apart.sum(dim=[3 + 2 * i for i in range(len(axes))])
-    return spread_axes(grad, [_nearest(*axis, grad) for axis in axes])
+
+    def backward(
+        grad: torch.Tensor, size: Sequence[int], source: Sequence[int], *factors: float | None
+    ) -> torch.Tensor:
+        axes = _axes(size, source, factors)
+        if all(out % n == 0 and factor in (None, out / n) for n, out, factor in axes):
+            apart = grad.reshape(*source[:2], *(part for n, out, _ in axes for part in (n, out // n)))
+            return apart.sum(dim=[3 + 2 * i for i in range(len(axes))])
+        return spread_axes(grad, [_nearest(*axis, offset, grad) for axis in axes])
+
+    return backward
 
 
-def _linear_backward(
-    grad: torch.Tensor, size: Sequence[int], source: Sequence[int], align: bool, *factors: float | None
-) -> torch.Tensor:
-    return spread_axes(
-        grad, [_linear(n, out, align, factor, grad) for n, out, factor in _axes(size, source, factors)]
-    )
+def _weighted_backward(weights: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def backward(
+        grad: torch.Tensor, size: Sequence[int], source: Sequence[int], align: bool, *factors: float | None
+    ) -> torch.Tensor:
+        axes = _axes(size, source, factors)
+        return spread_axes(grad, [weights(n, out, align, factor, grad) for n, out, factor in axes])
+
+    return backward
 
 
-for _name in ("nearest1d", "nearest2d", "nearest3d"):
-    decomposes(getattr(aten, f"upsample_{_name}_backward").default)(_nearest_backward)
-for _name in ("linear1d", "bilinear2d", "trilinear3d"):
-    decomposes(getattr(aten, f"upsample_{_name}_backward").default)(_linear_backward)
+for _rank in (1, 2, 3):
+    decomposes(getattr(aten, f"upsample_nearest{_rank}d_backward").default)(_repeating_backward(0.0))
+    decomposes(getattr(aten, f"_upsample_nearest_exact{_rank}d_backward").default)(_repeating_backward(0.5))
+for _name, _weights in (
+    ("linear1d", _linear),
+    ("bilinear2d", _linear),
+    ("trilinear3d", _linear),
+    ("bicubic2d", _cubics),
+):
+    decomposes(getattr(aten, f"upsample_{_name}_backward").default)(_weighted_backward(_weights))

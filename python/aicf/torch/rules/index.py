@@ -35,8 +35,7 @@ def _take(c: Call, x: Any, index: Any) -> SymTensor:
 
 @rule("gather")
 def _gather(c: Call, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> SymTensor:
-    if index.dtype not in ("i64", "i32"):
-        index = ops.cast(index, dtype="i64")
+    index = _whole_number(index)
     if 0 in index.shape:
         return c.full(c.shape, 0)
     if x.ndim == 0 or index.ndim == 0:
@@ -57,6 +56,11 @@ def _take_along(c: Call, x: Any, index: Any, dim: Any = None) -> SymTensor:
     )
 
 
+def _whole_number(index: SymTensor) -> SymTensor:
+    """torch takes places of any integer type."""
+    return index if index.dtype in ("i64", "i32") else ops.cast(index, dtype="i64")
+
+
 # --- scatter
 
 
@@ -72,7 +76,7 @@ def _cropped(source: SymTensor, index: SymTensor) -> SymTensor:
 
 
 def _scattered(c: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> SymTensor:
-    x, index = _row(x), _row(index)
+    x, index = _row(x), _row(_whole_number(index))
     source = c.cast(source, x.dtype)
     if source.ndim == 0:
         source = ops.broadcast_to(source, shape=list(index.shape))
@@ -280,11 +284,27 @@ def _masked_scatter(c: Call, x: Any, mask: Any, source: Any) -> SymTensor:
     mask, x = ops.broadcast_to(mask, shape=c.shape), ops.broadcast_to(x, shape=c.shape)
     if 0 in source.shape:
         return x
-    flat = ops.cast(ops.reshape(mask, shape=[mask.size]), dtype="i64")
-    order = ops.cumsum(flat, axis=0, exclusive=True)
-    order = ops.min(order, c.number(source.size - 1, "i64"))
-    taken = ops.gather(ops.reshape(source, shape=[source.size]), order, axis=0)
+    taken = ops.gather(ops.reshape(source, shape=[source.size]), _order(c, mask, source.size), axis=0)
     return ops.select(mask, ops.reshape(taken, shape=c.shape), x)
+
+
+@rule("masked_scatter_backward")
+def _masked_scatter_backward(c: Call, grad: Any, mask: Any, sizes: Sequence[Any]) -> SymTensor:
+    """With respect to the source: its n-th element gets the gradient of the n-th true place."""
+    count = math.prod(c.shape)
+    if isinstance(count, int) and count == 0:
+        return c.full(c.shape, 0)
+    mask = ops.broadcast_to(mask, shape=list(grad.shape))
+    given = ops.select(mask, grad, c.number(0, grad.dtype))
+    start, given = c.full([count], 0), ops.reshape(given, shape=[grad.size])
+    total = ops.scatter_elements(start, _order(c, mask, count), given, axis=0, reduction="add")
+    return ops.reshape(total, shape=c.shape)
+
+
+def _order(c: Call, mask: SymTensor, count: Any) -> SymTensor:
+    """How many true places come before each, at most those of a source of `count`."""
+    flat = ops.cast(ops.reshape(mask, shape=[mask.size]), dtype="i64")
+    return ops.min(ops.cumsum(flat, axis=0, exclusive=True), c.number(count - 1, "i64"))
 
 
 @rule("one_hot")
