@@ -11,6 +11,7 @@ import aicf.torch.backend as backend
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Function = Callable[..., Any]
@@ -214,7 +215,11 @@ CALLS: dict[str, list[Call]] = {
     "upsample_bilinear2d": [_grown("bilinear", 2), _grown("bilinear", 2, align_corners=True)],
     "upsample_linear1d": [_grown("linear", 1)],
     "upsample_nearest1d": [_grown("nearest", 1)],
-    "upsample_nearest2d": [_grown("nearest", 2)],
+    "upsample_nearest2d": [
+        _grown("nearest", 2),
+        _of(F.interpolate, _r(2, 3, 4, 3), scale_factor=(2, 3)),
+        _of(F.interpolate, _r(2, 3, 4, 3), scale_factor=(4, 3)),
+    ],
     "upsample_nearest3d": [_grown("nearest", 3)],
     "upsample_trilinear3d": [_grown("trilinear", 3)],
 }
@@ -279,6 +284,44 @@ def test_an_f64_pool_has_weights_in_f64() -> None:
     torch.testing.assert_close(found, _trained(call, operands, torch.float64), rtol=1e-12, atol=1e-12)
 
 
+def test_distances_of_a_number_of_rows_that_changes() -> None:
+    torch._dynamo.reset()
+    ours = torch.compile(F.pdist, backend="aicf", dynamic=True)
+    for count in (4, 6):
+        found = _trained(ours, (_r(count, 3),), torch.float32)
+        for a, b in zip(found, _trained(F.pdist, (_r(count, 3),), torch.float32), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_gathering_nothing_gives_no_gradient() -> None:
+    call, operands = _of(torch.gather, _r(5), 0, torch.empty(2, 0, dtype=torch.int64))
+    torch._dynamo.reset()
+    assert not _trained(torch.compile(call, backend="aicf"), operands, torch.float32)[1].any()
+
+
+class _Unpooling(nn.Module):
+    """Positions of maxima go from one level to the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 3, 3, padding=1)
+        self.pool, self.unpool = nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, places = self.pool(self.down(x))
+        return self.up(self.unpool(y.relu(), places, output_size=x.shape[2:]))
+
+
+def test_places_of_maxima_are_results() -> None:
+    model, x = _Unpooling(), _r(2, 3, 6, 7)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(aicf.compile(model, (x,))(x)), model(x))
+    torch._dynamo.reset()
+    found = _trained(torch.compile(model, backend="aicf"), (x,), torch.float32)
+    for a, b in zip(found, _trained(model, (x,), torch.float32), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_resizing_is_differentiated_whole(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch takes it apart into gathers first, whose gradients are scatters."""
@@ -294,7 +337,7 @@ def test_resizing_is_differentiated_whole(mode: str, monkeypatch: pytest.MonkeyP
     before = dict(aten.upsample_nearest2d.vec.py_kernels)
     x = _r(1, 2, 4, 4).requires_grad_()
     torch.compile(lambda x: F.interpolate(x, scale_factor=2, mode=mode), backend="aicf")(x).sum().backward()
-    assert len(graphs) == 2 and not any("index" in graph for graph in graphs)
+    assert len(graphs) == 2 and not any("index" in graph or "scatter" in graph for graph in graphs)
     assert aten.upsample_nearest2d.vec.py_kernels == before
 
 

@@ -3,6 +3,8 @@ both."""
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -18,6 +20,7 @@ __all__ = ["grid_sampler", "grid_sampler_backward"]
 aten = torch.ops.aten
 _LINEAR, _NEAREST, _CUBIC = 0, 1, 2
 _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+_MOST_SLICES = 9  # of one sum
 _CUBIC_SHAPE = -0.75  # of sampling and resizing; -0.5 of resizing with a widened filter
 
 
@@ -289,11 +292,24 @@ def _repeating_backward(offset: float) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         axes = _axes(size, source, factors)
         if all(out % n == 0 and factor in (None, out / n) for n, out, factor in axes):
-            apart = grad.reshape(*source[:2], *(part for n, out, _ in axes for part in (n, out // n)))
-            return apart.sum(dim=[3 + 2 * i for i in range(len(axes))])
+            return _sum_of_repeats(grad, [out // n for n, out, _ in axes])
         return spread_axes(grad, [_nearest(*axis, offset, grad) for axis in axes])
 
     return backward
+
+
+def _sum_of_repeats(grad: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
+    """Of so many neighbours along each axis after the second. A few slices are one expression."""
+    if math.prod(repeats) <= _MOST_SLICES:
+        wide = grad.to(torch.promote_types(grad.dtype, torch.float32))
+        steps = (
+            [slice(first, None, step) for first, step in zip(starts, repeats, strict=True)]
+            for starts in product(*map(range, repeats))
+        )
+        return functools.reduce(torch.add, (wide[(..., *step)] for step in steps)).to(grad.dtype)
+    for axis in range(grad.ndim - 1, 1, -1):
+        grad = grad.unflatten(axis, (-1, repeats[axis - 2])).sum(axis + 1)
+    return grad
 
 
 def _weighted_backward(weights: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

@@ -76,6 +76,8 @@ def _cropped(source: SymTensor, index: SymTensor) -> SymTensor:
 
 
 def _scattered(c: Call, x: Any, dim: int, index: Any, source: Any, reduction: str) -> SymTensor:
+    if 0 in index.shape:
+        return x
     x, index = _row(x), _row(_whole_number(index))
     source = c.cast(source, x.dtype)
     if source.ndim == 0:

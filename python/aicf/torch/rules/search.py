@@ -150,7 +150,10 @@ def _norm(c: Call, x: SymTensor, p: float) -> SymTensor:
 def _pdist(c: Call, x: Any, p: float = 2.0) -> SymTensor:
     import numpy
 
-    rows, columns = numpy.triu_indices(int(x.shape[0]), 1)
+    count = x.shape[0]
+    if not isinstance(count, int):
+        raise Decompose("the pairs of a symbolic number of rows")
+    rows, columns = numpy.triu_indices(count, 1)
     first, second = (ops.gather(x, c.graph.constant(i.astype("int64")), axis=0) for i in (rows, columns))
     return _norm(c, ops.abs(ops.sub(first, second)), p)
 
