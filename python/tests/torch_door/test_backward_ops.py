@@ -266,6 +266,12 @@ def test_gradients(name: str) -> None:
             assert (found.double() - exact).norm() <= 1e-5 * max(float(exact.norm()), 1.0)
 
 
+def test_samples_read_rows_of_channels() -> None:
+    call, operands = _sampled(2, "bilinear", "zeros", False)
+    plan = str(aicf.compile(call, operands).plan)
+    assert "gather" in plan and "gather_nd" not in plan
+
+
 @pytest.mark.parametrize("padding", ["border", "reflection"])
 def test_samples_on_a_border_have_torchs_derivative(padding: str) -> None:
     """None by the coordinate there, which clamp has one of; an identity grid reads the border."""

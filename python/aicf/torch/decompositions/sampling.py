@@ -81,12 +81,13 @@ class _Sampler:
 
     def rows(self, corner: Sequence[_Tap]) -> tuple[torch.Tensor, torch.Tensor]:
         """Which of all positions a corner is, and whether it is inside."""
-        batch = torch.arange(self.x.shape[0], device=self.x.device)
-        row = batch.reshape(-1, *[1] * len(corner))
+        places = list(zip((tap.place for tap in corner), self.x.shape[1:], strict=False))
         inside = torch.ones_like(corner[0].place, dtype=torch.bool)
-        for tap, size in zip(corner, self.x.shape[1:], strict=False):
-            inside = inside & (tap.place >= 0) & (tap.place <= size - 1)
-            row = row * size + tap.place.clamp(0, size - 1).long()
+        for place, size in places:
+            inside = inside & (place >= 0) & (place <= size - 1)
+        row = torch.arange(self.x.shape[0], device=self.x.device).reshape(-1, *[1] * len(corner))
+        for place, size in places:
+            row = row * size + torch.where(inside, place, 0).long()
         return row, inside
 
     def values(self, row: torch.Tensor) -> torch.Tensor:
@@ -112,10 +113,11 @@ def _sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: i
     return _Sampler(x.movedim(1, -1).to(wide), axes)
 
 
-@decomposes(aten.grid_sampler_3d.default)
+@decomposes(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
 def grid_sampler(
     x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align_corners: bool
 ) -> torch.Tensor:
+    """Whole rows of channels are read, where torch's decomposition indexes each element."""
     sampler = _sampler(x, grid, interpolation, padding, align_corners)
     total = None
     for corner in sampler.corners():
