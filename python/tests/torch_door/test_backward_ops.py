@@ -24,7 +24,7 @@ _NO_CALL = {
         "_cudnn_attention _cudnn_rnn _efficient_attention _flash_attention "
         "_scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_flash_attention _scaled_dot_product_fused_attention_overrideable "
-        "_thnn_fused_gru_cell _thnn_fused_lstm_cell_impl convolution_overrideable "
+        "convolution_overrideable "
         "cudnn_affine_grid_generator cudnn_grid_sampler linear lstm_mps matmul max_pool2d miopen_rnn "
         "mkldnn_adaptive_avg_pool2d mkldnn_linear mkldnn_linear_input mkldnn_linear_weights "
         "mkldnn_max_pool2d mkldnn_max_pool3d mkldnn_rnn_layer mps_convolution mps_convolution_transpose"
@@ -45,7 +45,9 @@ _NO_CALL = {
         "_masked_softmax _segment_reduce"
     ),
     "of a shape that depends on data: torch.compile leaves the loss to eager": "_ctc_loss",
-    "refused with its forward op": "fractional_max_pool2d fractional_max_pool3d",
+    "refused with its forward op": (
+        "_thnn_fused_gru_cell _thnn_fused_lstm_cell_impl fractional_max_pool2d fractional_max_pool3d"
+    ),
 }
 NO_CALL = {name for names in _NO_CALL.values() for name in names.split()}
 
