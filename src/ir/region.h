@@ -12,6 +12,11 @@ inline bool is_tile_region(const Node& node) {
   return node.op == Op::fused && node.attrs.get_str("kind") == kTileRegion;
 }
 
+// Whether the node is this op, or a region that begins with it.
+inline bool begins_with(const Node& node, Op op) {
+  return node.op == op || (node.op == Op::fused && node.attrs.get_str("kind") == op_info(op).name);
+}
+
 // Of a region's body; null if nothing in it reduces.
 inline const Node* first_reduction(const Graph& body) {
   for (const Node& node : body.nodes())

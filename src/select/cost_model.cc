@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace aicf {
-namespace {
 
 std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolRanges& ranges) {
   std::vector<TensorArg> args;
@@ -19,8 +18,6 @@ std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolR
   }
   return args;
 }
-
-}  // namespace
 
 Work largest_work(const KernelCall& call, std::string_view kernel, const SymbolRanges& ranges) {
   return work_of(facts_of(kernel).work, args_of(call.inputs, ranges), args_of(call.outputs, ranges), {});

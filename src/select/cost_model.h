@@ -14,6 +14,8 @@ namespace aicf {
 // Of a kernel, beside the edge of its node, its bytes and its arithmetic.
 inline constexpr double kStartMicroseconds = 1;
 
+// At the upper ends of the ranges.
+std::vector<TensorArg> args_of(const std::vector<Window>& windows, const SymbolRanges& ranges);
 // Of the call by this kernel, at the upper ends of the ranges.
 Work largest_work(const KernelCall& call, std::string_view kernel, const SymbolRanges& ranges);
 // At the upper ends of the ranges.

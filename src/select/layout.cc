@@ -14,6 +14,13 @@ Window row_major_window(ValueId root, const TensorType& type) {
   return {type.dtype, Dim(0), type.shape, row_major_strides(type.shape), root};
 }
 
+Window ordered_window(ValueId root, const TensorType& type, const Ints& order) {
+  if (order.empty()) return row_major_window(root, type);
+  TensorType stored{type.dtype, {}};
+  for (int64_t axis : order) stored.shape.push_back(type.shape[static_cast<size_t>(axis)]);
+  return transpose_window(row_major_window(root, stored), inverse_order(order));
+}
+
 bool same_elements(const Window& a, const Window& b) {
   if (a.root != b.root || a.dtype != b.dtype || !(a.offset == b.offset) || !(a.sizes == b.sizes))
     return false;
@@ -48,6 +55,12 @@ Window broadcast_window(const Window& window, const Shape& shape) {
   return result;
 }
 
+Ints inverse_order(const Ints& perm) {
+  Ints inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return inverse;
+}
+
 Window transpose_window(const Window& window, const std::vector<int64_t>& perm) {
   Window result{window.dtype, window.offset, {}, {}, window.root};
   for (int64_t axis : perm) {
@@ -55,6 +68,12 @@ Window transpose_window(const Window& window, const std::vector<int64_t>& perm) 
     result.strides.push_back(window.strides[static_cast<size_t>(axis)]);
   }
   return result;
+}
+
+Window swap_last_axes(Window w) {
+  std::swap(w.sizes.end()[-1], w.sizes.end()[-2]);
+  std::swap(w.strides.end()[-1], w.strides.end()[-2]);
+  return w;
 }
 
 std::optional<Window> merge_axes(const Window& window, size_t first, size_t last) {

@@ -1,31 +1,21 @@
 #include "select/library_call.h"
 
+#include <algorithm>
 #include <map>
 
 #include "ir/rounding.h"
+#include "select/cost_model.h"
+#include "select/layout.h"
 
 namespace aicf {
 namespace {
 
 constexpr int64_t kAlignedBytes = 16;  // what algorithms are asked for by
 
-bool plain_args(const std::vector<Window>& windows, std::vector<TensorArg>& args) {
-  for (const Window& w : windows) {
-    TensorArg arg;
-    arg.dtype = w.dtype;
-    const auto offset = w.offset.constant();
-    if (!offset || *offset * dtype_bytes(w.dtype) % kAlignedBytes != 0 || w.sizes.size() > kMaxRank)
-      return false;
-    arg.rank = static_cast<int>(w.sizes.size());
-    for (size_t i = 0; i < w.sizes.size(); ++i) {
-      const auto size = w.sizes[i].constant(), stride = w.strides[i].constant();
-      if (!size || !stride) return false;
-      arg.sizes[i] = *size;
-      arg.strides[i] = *stride;
-    }
-    args.push_back(arg);
-  }
-  return true;
+bool is_plain(const Window& w) {
+  const auto offset = w.offset.constant();
+  return offset && *offset * dtype_bytes(w.dtype) % kAlignedBytes == 0 && w.sizes.size() <= kMaxRank &&
+         are_constant(w.sizes) && are_constant(w.strides);
 }
 
 // Whether the operand has one number for each index of this axis.
@@ -146,13 +136,14 @@ std::optional<LibraryCall> conv_form(const BoundCall& step, const Region* region
 }  // namespace
 
 std::optional<BoundCall> plain_step(const KernelCall& call) {
-  BoundCall step;
-  if (!plain_args(call.inputs, step.inputs) || !plain_args(call.outputs, step.outputs)) return std::nullopt;
   const RowCall& row = *own_row(call);
-  for (const Dim& param : row.params) {
-    if (!param.is_constant()) return std::nullopt;
-    step.params.push_back(*param.constant());
-  }
+  if (!std::all_of(call.inputs.begin(), call.inputs.end(), is_plain) ||
+      !std::all_of(call.outputs.begin(), call.outputs.end(), is_plain) || !are_constant(row.params))
+    return std::nullopt;
+  BoundCall step;
+  step.inputs = args_of(call.inputs, {});
+  step.outputs = args_of(call.outputs, {});
+  step.params = evaluate(row.params, {});
   step.fparams = row.fparams;
   return step;
 }

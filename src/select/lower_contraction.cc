@@ -28,6 +28,10 @@ std::unique_ptr<Region> store_only(const TensorType& product) {
   return epilogue;
 }
 
+Window channels_last_window(ValueId root, const TensorType& type) {
+  return ordered_window(root, type, channels_last_order(type.shape.size()));
+}
+
 // Whether an operand of the matmul is read by the epilogue too.
 bool reads_besides(const Graph& body, ValueId id) {
   return std::any_of(body.nodes().begin() + 1, body.nodes().end(), [&](const Node& node) {
@@ -127,17 +131,11 @@ void Selector::lower_fused_contraction(const Node& node) {
     epilogue->body.add_output(map[static_cast<size_t>(body.outputs()[i])], body.output_names()[i]);
   if (product.op == Op::conv || product.op == Op::conv_transpose)
     return lower_conv(node, {body, product}, operands, std::move(epilogue), extras);
+  AICF_CHECK(product.op == Op::matmul, "a region begins with another op than a contraction");
   Node flat = product;
   flat.results = node.results;
   flat.origin = node.origin;
   lower_matmul(flat, operands, std::move(epilogue), body.shape(product.results[0]), extras);
-}
-
-Window Selector::swap_last_axes(Window w) {
-  const size_t r = w.sizes.size();
-  std::swap(w.sizes[r - 1], w.sizes[r - 2]);
-  std::swap(w.strides[r - 1], w.strides[r - 2]);
-  return w;
 }
 
 void Selector::lower_matmul(const Node& node, const std::vector<ValueId>& operands,
@@ -173,10 +171,9 @@ void Selector::emit_matmul(const Node& node, const std::vector<ValueId>& operand
   turn_operands(call, kOperands, call.outputs[0].sizes.size() - 1, call.origins[0]);
   const Problem problem = problem_of_call(call, "matmul", epilogue != nullptr);
   const Shape packed_shape = call.inputs[1].sizes;
-  const std::vector<Window> weights =
-      packed_shape.size() == 2 ? weights_of(operands[1], call.inputs[1]) : std::vector<Window>();
+  const std::vector<Window> weights = weights_of(operands[1], call.inputs[1]);
   std::vector<const KernelRow*> rows = target_.candidates(problem);
-  const KernelRow* packed = packable(weights, call.inputs[1]) ? find_packed(problem) : nullptr;
+  const KernelRow* packed = weights.empty() ? nullptr : find_packed(problem);
   if (packed != nullptr) rows.insert(rows.begin(), packed);
   if (rows.empty()) throw no_kernel(node);
   if (target_.is_cuda() && node.attrs.get_bool("tf32"))
@@ -184,7 +181,7 @@ void Selector::emit_matmul(const Node& node, const std::vector<ValueId>& operand
   else if (target_.is_cuda() && is_half(call.inputs[0].dtype))
     align_operands(call, operands, rows, origin_of(node));
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
-    own_row(call)->params = {packed_shape[0], packed_shape[1]};
+    own_row(call)->params = packed_shape;
     call.reason += ", weights packed at load";
     call.inputs[1] = pack(weights, packed_shape, node);
   }
@@ -215,26 +212,25 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   const std::vector<Dim>& written = call.outputs[0].strides;
   turn_operands(call, own_inputs, written[1] == Dim(1) ? 1 : written.size() - 1, origin);
   const bool transposed = conv.node.op == Op::conv_transpose;  // multiplied without matrix units
-  const bool matrix_units = target_.is_cuda() && !transposed && wants_matrix_units(conv.graph, conv.node);
+  const bool matrix_units = target_.is_cuda() && !transposed && wants_matrix_units(conv);
   const bool rounded = !transposed && conv.node.attrs.get_bool("tf32") &&
                        read_rounded_weights(call, *rows[0], operands, origin);
-  const bool weights_turned = matrix_units && !rounded && reads_weights_last(operands[1]);
-  if (weights_turned) call.inputs[1] = weights_last(operands[1], origin);
-  const bool maps_turned = reads_maps_last(conv, operands[1]);
-  if (maps_turned) call.inputs[1] = maps_last(operands[1], transposed, origin);
+  const auto turned = rounded ? std::nullopt : weight_order(conv, operands[1]);
+  if (turned)
+    call.inputs[1] = packed({.row = "conv_w_channels_last"}, {window(operands[1])}, graph_.type(operands[1]),
+                            turned->axes, origin, turned->reason);
   if (matrix_units) read_channels_last(call, *rows[0], operands, origin);
-  const KernelRow* packed = transposed ? nullptr : find_packed_conv(conv, operands[1], problem);
-  if (packed != nullptr) rows.insert(rows.begin(), packed);
-  if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
+  const KernelRow* packed_row = transposed ? nullptr : find_packed_conv(conv, operands[1], problem);
+  if (packed_row != nullptr) rows.insert(rows.begin(), packed_row);
+  if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed_row) {
     call.reason += ", weights packed at load";
     call.inputs[0] = channels_last(operands[0], origin);
     call.inputs[1] = pack_conv(call.inputs[1], conv, origin);
     RowCall& own = *own_row(call);
     own.params.clear();
-    fill_params(conv.graph, conv.node, *packed, own.params, own.fparams);
+    fill_params(conv.graph, conv.node, *packed_row, own.params, own.fparams);
   }
-  if (weights_turned) call.reason += ", weights channels-last at load";
-  if (maps_turned) call.reason += ", weights maps-last at load";
+  if (turned) call.reason += std::string(", ") + turned->reason;
   if (epilogue != nullptr) {
     // In which order a library reads and writes them is not known.
     if (row_call(call) != nullptr) set_elementwise(call, own_inputs);
@@ -258,7 +254,7 @@ Window Selector::channels_last(ValueId id, const std::string& origin, bool round
   const Window extra =
       at_load ? add_extra(ExtraValue::Kind::kPacked, type, "rounded " + result_.name_of(window(id).root))
               : add_extra(ExtraValue::Kind::kTemp, type, "");
-  known->second = ordered_window(extra.root, type, channels_last_order(type.shape.size()));
+  known->second = channels_last_window(extra.root, type);
   emit_copy(window(id), known->second, origin,
             rounded ? "a convolution reads weights rounded" : "a convolution reads it channels-last",
             rounded);
@@ -285,10 +281,8 @@ KernelCall Selector::over_channels_last(const KernelCall& call, const std::vecto
   KernelCall copied = call;
   for (const size_t i : {0, 1}) {
     const ValueId from = unsliced(operands[i]);
-    const TensorType& type = graph_.type(from);
-    if (call.inputs[i].strides[1] == Dim(1)) continue;
-    const Ints order = channels_last_order(type.shape.size());
-    copied.inputs[i] = window_of_copy(operands[i], ordered_window(from, type, order));
+    if (call.inputs[i].strides[1] != Dim(1))
+      copied.inputs[i] = window_of_copy(operands[i], channels_last_window(from, graph_.type(from)));
   }
   return copied;
 }
@@ -297,8 +291,7 @@ bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
                                     const std::vector<ValueId>& operands, const std::string& origin) {
   KernelCall copied = over_channels_last(call, operands);
   own_row(copied)->params.back() = Dim(kRoundedY);
-  copied.inputs[1] = ordered_window(operands[1], graph_.type(operands[1]),
-                                    channels_last_order(graph_.type(operands[1]).shape.size()));
+  copied.inputs[1] = channels_last_window(operands[1], graph_.type(operands[1]));
   if (!reads_boxes(row, cuda_problem(copied, target_, options_.ranges))) return false;
   call.inputs[1] = channels_last(operands[1], origin, true);
   own_row(call)->params.back() = Dim(kRoundedY);

@@ -70,17 +70,6 @@ void Selector::lower_single(const Node& node) {
   lower_region(std::move(region), outer, node.results, origin_of(node), "one node");
 }
 
-void Selector::lower_fused(const Node& node) {
-  if (is_tile_region(node)) {
-    lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
-  } else {
-    const std::string& kind = node.attrs.get_str("kind");
-    AICF_CHECK(kind == "matmul" || kind == "conv" || kind == "conv_transpose",
-               "a region of an unknown kind: " + kind);
-    lower_fused_contraction(node);
-  }
-}
-
 void Selector::lower_region(Region region, const std::vector<ValueId>& operands,
                             const std::vector<ValueId>& results, std::string origin, std::string reason) {
   region.full_shape = full_shape(region.body);
@@ -114,13 +103,15 @@ void Selector::add_tile_call(Region region, const std::vector<int64_t>& inner_ax
   const auto rank = static_cast<int64_t>(region.full_shape.size());
   KernelCall call;
   Schedule schedule;
-  if (inner_axes.empty() && !outputs.empty()) schedule.domain_axes = walking_order(outputs[0]);
-  for (int64_t axis = 0; axis < rank && schedule.domain_axes.size() < static_cast<size_t>(rank); ++axis)
-    if (std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end())
-      schedule.domain_axes.push_back(axis);
-  for (int64_t axis = 0; axis < rank; ++axis)
-    if (std::find(inner_axes.begin(), inner_axes.end(), axis) != inner_axes.end())
-      schedule.domain_axes.push_back(axis);
+  Ints& axes = schedule.domain_axes;
+  if (inner_axes.empty() && !outputs.empty()) axes = walking_order(outputs[0]);
+  if (axes.empty()) {
+    axes.resize(region.full_shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    std::stable_partition(axes.begin(), axes.end(), [&](int64_t axis) {
+      return std::find(inner_axes.begin(), inner_axes.end(), axis) == inner_axes.end();
+    });
+  }
   schedule.inner_rank = static_cast<int>(inner_axes.empty() ? rank : static_cast<int64_t>(inner_axes.size()));
   const auto to_domain = [&](const Window& w) {
     return transpose_window(broadcast_window(w, region.full_shape), schedule.domain_axes);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/parse_number.h"
 #include "select/measured_order_weights.inc"
 
 namespace aicf {
@@ -25,18 +25,12 @@ constexpr double kMostElements = 13e6;
 constexpr double kMostHalfFlops = 40e9, kMostTf32Flops = 5e9, kMostFloatFlops = 1.5e9, kMostConvFlops = 25e9,
                  kMostAttentionFlops = 30e9;
 
-// What the regression sees of a candidate, one number after the other.
-class Features {
- public:
-  template <class... X>
-  void add(X... x) {
-    (values_.push_back(static_cast<double>(x)), ...);
-  }
-  const std::vector<double>& values() const { return values_; }
+using Features = std::vector<double>;
 
- private:
-  std::vector<double> values_;
-};
+template <class... X>
+void append(Features& features, X... x) {
+  (features.push_back(static_cast<double>(x)), ...);
+}
 
 double log_of(double x) { return std::log2(std::max(x, 1e-9)); }
 double rounds(double x) { return x > 1 ? std::ceil(x) / x : 1; }
@@ -74,10 +68,9 @@ bool comes_by_elements(const KeyOperand& operand) {
   return std::min<double>(row_alignment(operand), operand.alignment) < 16;
 }
 double param(const ProblemKey& key, size_t index) {
-  std::string_view text = key.params;
-  for (; index > 0 && !text.empty(); --index) text.remove_prefix(std::min(text.size(), text.find(' ') + 1));
+  const std::vector<std::string_view> words = split(key.params, ' ');
   int value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
+  if (index < words.size()) parse_number(words[index], value);
   return value;
 }
 
@@ -101,9 +94,11 @@ Product product_of(const ProblemKey& key) {
   return {elements(out) / (m * last(y, 1)), m, last(y, 1), k, half, !half && key.params != "-"};
 }
 
+// Of rows with one way.
+constexpr MatmulWay kPlain{.block_m = kSingleSide, .block_n = kSingleSide, .stages = 1};
+
 void add_product_features(const Product& p, const Candidate& candidate, const std::optional<MatmulWay>& way,
                           double units, Features& features) {
-  constexpr MatmulWay kPlain{.block_m = kSingleSide, .block_n = kSingleSide, .stages = 1};
   const MatmulWay& c = way ? *way : kPlain;
   const double rows = c.block_m, columns = c.block_n, splits = split_parts(c), stages = c.stages;
   const double row_tiles = std::ceil(p.m / rows), column_tiles = std::ceil(p.n / columns);
@@ -113,58 +108,53 @@ void add_product_features(const Product& p, const Candidate& candidate, const st
   const double occupancy = wgmma ? c.occupancy : mma ? 2 : std::floor(256 / std::max(rows, 32.0));
   const double blocks = p.batch * row_tiles * column_tiles * splits / units, waves = blocks / occupancy;
   const auto is_tile = [&](double m, double n) { return rows == m && columns == n; };
-  features.add(log_of(p.m), log_of(p.n), log_of(p.k), log_of(p.batch), log_of(rows), log_of(columns),
-               log_of(stages), log_of(splits), log_of(sliced ? c.slices : 1), log_of(blocks),
-               std::min(blocks, 1.0), rounds(waves), rounds(blocks), log_of(steps), p.m / (row_tiles * rows),
-               p.n / (column_tiles * columns), std::min(stages / steps, 2.0),
-               log_of(steps * std::ceil(blocks)), log_of(steps * std::ceil(waves)));
-  features.add(sliced, c.occupancy > 1, is_ping_pong(c), has_epilogue_warps(c), keeps_x_stationary(c),
-               splits_in_cluster(c), p.half, p.tf32,
-               simt || is_measured_as(candidate, MeasuredForm::kConvSimt), wgmma, mma, is_tile(16, 16),
-               is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
-               is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);
+  append(features, log_of(p.m), log_of(p.n), log_of(p.k), log_of(p.batch), log_of(rows), log_of(columns),
+         log_of(stages), log_of(splits), log_of(sliced ? c.slices : 1), log_of(blocks), std::min(blocks, 1.0),
+         rounds(waves), rounds(blocks), log_of(steps), p.m / (row_tiles * rows),
+         p.n / (column_tiles * columns), std::min(stages / steps, 2.0), log_of(steps * std::ceil(blocks)),
+         log_of(steps * std::ceil(waves)));
+  append(features, sliced, c.occupancy > 1, is_ping_pong(c), has_epilogue_warps(c), keeps_x_stationary(c),
+         splits_in_cluster(c), p.half, p.tf32, simt || is_measured_as(candidate, MeasuredForm::kConvSimt),
+         wgmma, mma, is_tile(16, 16), is_tile(64, 32), is_tile(64, 64), is_tile(128, 64), is_tile(128, 128),
+         is_tile(128, 96) || is_tile(128, 192), rows == 256 || columns == 256);
 }
 
-void add_matmul_features(const ProblemKey& key, const std::optional<MatmulWay>& way, Features& features) {
-  constexpr MatmulWay kPlain{.block_m = kSingleSide, .block_n = kSingleSide, .stages = 1};
-  const MatmulWay& c = way ? *way : kPlain;
+void add_matmul_features(const ProblemKey& key, const MatmulWay& c, Features& features) {
   const KeyOperand &x = key.inputs[0], &y = key.inputs[1];
   const double fetched_x = comes_by_elements(x), fetched_y = comes_by_elements(y);
   constexpr int64_t kLine = 128;
-  features.add(is_transposed(x), is_transposed(y), fetched_x, fetched_y,
-               log_of(row_alignment(key.outputs[0])), std::fmod(pitch(x), kLine) == 0,
-               std::fmod(pitch(y), kLine) == 0, (fetched_x + fetched_y) * log_of(c.stages),
-               (fetched_x * c.block_m + fetched_y * c.block_n) / 64);
+  append(features, is_transposed(x), is_transposed(y), fetched_x, fetched_y,
+         log_of(row_alignment(key.outputs[0])), std::fmod(pitch(x), kLine) == 0,
+         std::fmod(pitch(y), kLine) == 0, (fetched_x + fetched_y) * log_of(c.stages),
+         (fetched_x * c.block_m + fetched_y * c.block_n) / 64);
 }
 
-void add_conv_features(const ProblemKey& key, const Candidate& candidate, const Way& way,
-                       Features& features) {
+void add_conv_features(const ProblemKey& key, const Candidate& candidate, Features& features) {
   const KeyOperand &x = key.inputs[0], &y = key.inputs[1];
   const double groups = param(key, 1), channels = size(x, 1);
-  const auto* conv = std::get_if<ConvWay>(&way);
-  features.add(log_of(last(y, 1)), param(key, 3) > 1, std::fmod(channels / groups, 8) == 0, groups > 1,
-               size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels),
-               conv != nullptr && conv->loads == ConvLoads::tma,
-               is_measured_as(candidate, MeasuredForm::kConvDepthwise));
+  const auto* conv = std::get_if<ConvWay>(&candidate.way);
+  append(features, log_of(last(y, 1)), param(key, 3) > 1, std::fmod(channels / groups, 8) == 0, groups > 1,
+         size(y, 1) == 1, log_of(last(key.outputs[0], 2)), log_of(channels),
+         conv != nullptr && conv->loads == ConvLoads::tma,
+         is_measured_as(candidate, MeasuredForm::kConvDepthwise));
 }
 
-void add_attention_features(const ProblemKey& key, const Candidate& candidate, const Way& way,
-                            Features& features) {
+void add_attention_features(const ProblemKey& key, const Candidate& candidate, Features& features) {
   const KeyOperand &q = key.inputs[0], &k = key.inputs[1];
   const double heads = size(q, 0) * size(q, 1), queries = last(q, 2), depth = last(q, 1), keys = last(k, 2);
-  const auto* known = std::get_if<AttentionWay>(&way);
+  const auto* known = std::get_if<AttentionWay>(&candidate.way);
   const AttentionWay c = known != nullptr ? *known : AttentionWay();
   const auto is_by = [&](AttentionUnit unit) { return known != nullptr && c.unit == unit; };
   const double rows = c.rows, columns = c.keys;
   const double blocks = heads * std::ceil(queries / rows) / key.units, tiles = std::ceil(keys / columns);
-  features.add(log_of(heads), log_of(queries), log_of(keys), log_of(depth), log_of(size(q, 1) / size(k, 1)),
-               log_of(rows), log_of(columns), log_of(blocks), rounds(blocks), std::min(blocks, 1.0),
-               log_of(tiles), keys / (tiles * columns), queries / (std::ceil(queries / rows) * rows),
-               log_of(c.cluster), log_of(tiles * std::ceil(blocks)));
-  features.add(depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, is_by(AttentionUnit::kWgmma),
-               is_by(AttentionUnit::kMma), is_by(AttentionUnit::kSplit), is_by(AttentionUnit::kShort),
-               is_measured_as(candidate, MeasuredForm::kAttentionMma),
-               is_measured_as(candidate, MeasuredForm::kAttentionSimt));
+  append(features, log_of(heads), log_of(queries), log_of(keys), log_of(depth),
+         log_of(size(q, 1) / size(k, 1)), log_of(rows), log_of(columns), log_of(blocks), rounds(blocks),
+         std::min(blocks, 1.0), log_of(tiles), keys / (tiles * columns),
+         queries / (std::ceil(queries / rows) * rows), log_of(c.cluster), log_of(tiles * std::ceil(blocks)));
+  append(features, depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, is_by(AttentionUnit::kWgmma),
+         is_by(AttentionUnit::kMma), is_by(AttentionUnit::kSplit), is_by(AttentionUnit::kShort),
+         is_measured_as(candidate, MeasuredForm::kAttentionMma),
+         is_measured_as(candidate, MeasuredForm::kAttentionSimt));
 }
 
 // One hidden layer of rectifiers: a row of weights for each feature, the units' biases, those of their
@@ -263,19 +253,18 @@ bool is_like_measured(const ProblemKey& key) {
 
 std::vector<double> order_features(const ProblemKey& key, const Candidate& candidate,
                                    const Candidate& first) {
-  const Way& way = candidate.way;
-  const std::optional<MatmulWay> product = product_way(way);
+  const std::optional<MatmulWay> product = product_way(candidate.way);
   Features features;
   if (key.op == "attention") {
-    add_attention_features(key, candidate, way, features);
+    add_attention_features(key, candidate, features);
   } else {
     add_product_features(product_of(key), candidate, product, key.units, features);
-    if (key.op == "conv") add_conv_features(key, candidate, way, features);
-    if (key.op == "matmul") add_matmul_features(key, product, features);
+    if (key.op == "conv") add_conv_features(key, candidate, features);
+    if (key.op == "matmul") add_matmul_features(key, product.value_or(kPlain), features);
   }
-  features.add(log_of(candidate.estimate_us),
-               std::min(log_of(candidate.estimate_us / first.estimate_us), 4.0));
-  return features.values();
+  append(features, log_of(candidate.estimate_us),
+         std::min(log_of(candidate.estimate_us / first.estimate_us), 4.0));
+  return features;
 }
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {

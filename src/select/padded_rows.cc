@@ -33,13 +33,10 @@ class PaddedRows {
  private:
   void bar(ValueId id) { barred_[static_cast<size_t>(id)] = 1; }
 
-  static bool is_product(const Node& node) {
-    return node.op == Op::matmul || (node.op == Op::fused && node.attrs.get_str("kind") == "matmul");
-  }
   bool is_region(const Node& node) const { return is_tile_region(node) || tile_claims(graph_, node); }
   // Of a concat the kernels that make its parts, and copies.
   bool writes_rows(const Node& node) const {
-    return is_product(node) || is_region(node) || node.op == Op::concat;
+    return begins_with(node, Op::matmul) || is_region(node) || node.op == Op::concat;
   }
 
   // The axis along which rows lie.
@@ -67,7 +64,7 @@ class PaddedRows {
         const auto seen = static_cast<size_t>(node.results[0]);
         if (!keeps_rows(node) || barred_[seen] != 0) barred_[at] = 1;
         if (multiplied_[seen] != 0) multiplied_[at] = 1;
-      } else if (is_product(node)) {
+      } else if (begins_with(node, Op::matmul)) {
         if (is_factor(node, i)) multiplied_[at] = 1;
       } else if (!is_region(node) && node.op != Op::concat) {
         barred_[at] = 1;

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <limits>
 
+#include "base/parse_number.h"
+
 namespace aicf {
 namespace {
-
-bool parse_number(std::string_view text, int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 bool parse_size(std::string_view text, Interval& size) {
   const size_t dots = text.find("..");

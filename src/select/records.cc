@@ -1,6 +1,5 @@
 #include "select/records.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/mapped_file.h"
+#include "base/parse_number.h"
 #include "kernels/common/kernel_revision.h"
 #include "select/kernel_call.h"
 #include "select/shipped_records.h"
@@ -21,8 +21,7 @@ constexpr size_t kFields = kKeyFields + 4;
 constexpr std::string_view kRevision = " kernel ";
 
 bool parse_time(std::string_view text, double& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
+  return parse_number(text, value) && std::isfinite(value) && value >= 0;
 }
 
 bool parse_record(std::string_view line, Record& record) {

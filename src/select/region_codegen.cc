@@ -1,7 +1,8 @@
 #include "select/region_codegen.h"
 
 #include <algorithm>
-#include <string>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/region.h"
@@ -50,16 +51,20 @@ class RegionCompiler {
   // A value is a vector (register) or constant along the inner axes (row scalar), ready from stage `stage`
   // on.
   struct Location {
-    bool emitted = false, scalar = false;
-    int index = -1;
+    int16_t place = -1;  // as instructions number it; -1: it is not emitted
     int stage = 0;
-    int operand = -1;           // loads: operand number, reloaded in each stage that reads it
+    int16_t operand = -1;       // loads: operand number, reloaded in each stage that reads it
     ValueId summed = kNoValue;  // the sum of this value over all rows, which is stored and nothing else
+  };
+  // Where an instruction stands, and whether it runs once per row.
+  struct Point {
+    int stage = 0;
+    bool scalar = false;
   };
 
   void number_operands() {
     for (ValueId id : body_.inputs()) {
-      location_[static_cast<size_t>(id)].operand = static_cast<int>(program_.inputs.size());
+      location_[static_cast<size_t>(id)].operand = static_cast<int16_t>(program_.inputs.size());
       program_.inputs.push_back(body_.dtype(id));
     }
   }
@@ -100,27 +105,21 @@ class RegionCompiler {
     return program_.stages[static_cast<size_t>(index)];
   }
 
-  int new_register(TileType type) {
+  int16_t new_register(TileType type) {
     virtual_types_.push_back(type);
-    return static_cast<int>(virtual_types_.size()) - 1;
+    return static_cast<int16_t>(virtual_types_.size() - 1);
   }
 
-  int new_scalar(TileType type) {
+  int16_t new_scalar(TileType type) {
     program_.scalars.push_back(type);
-    return static_cast<int>(program_.scalars.size()) - 1;
-  }
-
-  static int16_t encode_scalar(int index) { return static_cast<int16_t>(index + kTileScalarBase); }
-  static int16_t encode(const Location& at) {
-    return at.scalar ? encode_scalar(at.index) : static_cast<int16_t>(at.index);
+    return static_cast<int16_t>(kTileScalarBase + program_.scalars.size() - 1);
   }
 
   // The row scalar that stage 0 makes so, before all else.
-  int first_scalar(TileInstr instr) {
-    const int index = new_scalar(instr.type);
-    instr.dst = encode_scalar(index);
+  int16_t first_scalar(TileInstr instr) {
+    instr.dst = new_scalar(instr.type);
     stage(0).insert(stage(0).begin(), instr);
-    return index;
+    return instr.dst;
   }
 
   // The operand reference of a value for an instruction of stage `s`, loading inputs and constants on first
@@ -132,31 +131,26 @@ class RegionCompiler {
     if (at.operand >= 0 && is_row_input(value.type.shape)) return use_row_input(at, value.type.dtype);
     if (at.operand >= 0) return use_once(id, s, TileOp::load, at.operand);
     if (body_.producer(id)->op == Op::iota) return use_once(id, s, TileOp::inner_index);
-    AICF_CHECK(at.emitted, "a region value is used before it is computed");
-    return encode(at);
+    AICF_CHECK(at.place >= 0, "a region value is used before it is computed");
+    return at.place;
   }
 
   // Loads, and indices along the inner axis, are made anew in each stage that reads them.
-  int16_t use_once(ValueId id, int s, TileOp op, int operand = -1) {
-    for (const auto& [key, index] : loads_)
-      if (key == std::pair(id, s)) return static_cast<int16_t>(index);
-    const TileType type = tile_register_type(body_.dtype(id));
-    const int index = new_register(type);
-    TileInstr instr{op, type, static_cast<int16_t>(index)};
-    if (operand >= 0) instr.operand = static_cast<int16_t>(operand);
-    stage(s).push_back(instr);
-    loads_.push_back({{id, s}, index});
-    return static_cast<int16_t>(index);
+  int16_t use_once(ValueId id, int s, TileOp op, int16_t operand = -1) {
+    const auto [known, fresh] = loads_.try_emplace({id, s});
+    if (fresh) {
+      const TileType type = tile_register_type(body_.dtype(id));
+      known->second = new_register(type);
+      stage(s).push_back({.op = op, .type = type, .dst = known->second, .operand = operand});
+    }
+    return known->second;
   }
 
   // An operand with one element per row is loaded once per row, into a row scalar.
   int16_t use_row_input(Location& at, DType dtype) {
-    if (!at.emitted) {
-      TileInstr load{TileOp::load, tile_register_type(dtype)};
-      load.operand = static_cast<int16_t>(at.operand);
-      at = {true, true, first_scalar(load), 0, at.operand};
-    }
-    return encode(at);
+    if (at.place < 0)
+      at.place = first_scalar({.op = TileOp::load, .type = tile_register_type(dtype), .operand = at.operand});
+    return at.place;
   }
 
   // Whether an operand varies over the rows only: all its inner axes have size 1 where the row is longer.
@@ -175,16 +169,16 @@ class RegionCompiler {
 
   // Constants are row scalars made in stage 0.
   int16_t use_constant(Location& at, const Value& value) {
-    if (!at.emitted) {
+    if (at.place < 0) {
       AICF_CHECK(value.constant.count() == 1, "a region holds a constant that is not a scalar");
       TileInstr constant{TileOp::constant, tile_register_type(value.type.dtype)};
       if (is_float(value.type.dtype))
         constant.imm_f = value.constant.get_f64(0);
       else
         constant.imm_i = value.constant.get_i64(0);
-      at = {true, true, first_scalar(constant), 0, -1};
+      at.place = first_scalar(constant);
     }
-    return encode(at);
+    return at.place;
   }
 
   int ready_stage(ValueId id) const {
@@ -196,7 +190,7 @@ class RegionCompiler {
     const Value& value = body_.value(id);
     if (value.role == Role::kConstant) return true;
     if (value.role == Role::kInput) return is_row_input(value.type.shape);
-    return value.role == Role::kTemp && location_[static_cast<size_t>(id)].scalar;
+    return value.role == Role::kTemp && location_[static_cast<size_t>(id)].place >= kTileScalarBase;
   }
 
   void emit_node(const Node& node) {
@@ -205,11 +199,10 @@ class RegionCompiler {
     if (node.op == Op::iota) return;  // see use
     if (const ValueId summed = location_[static_cast<size_t>(node.operands[0])].summed; summed != kNoValue)
       return note_sum(node.results[0], summed);  // a cast, which storing does
-    int s = 0;
-    bool scalar = true;
+    Point at{0, true};
     for (ValueId id : node.operands) {
-      s = std::max(s, ready_stage(id));
-      scalar = scalar && scalar_operand(id);
+      at.stage = std::max(at.stage, ready_stage(id));
+      at.scalar = at.scalar && scalar_operand(id);
     }
     if (node.op == Op::reshape || node.op == Op::broadcast_to) {
       // Inside a region these only add or drop axes of size 1: the same element for every domain index.
@@ -221,25 +214,31 @@ class RegionCompiler {
       }
     }
     std::vector<int16_t> operands;
-    for (ValueId id : node.operands) operands.push_back(use(id, s));
-    const int16_t result = emit_pointwise(node, operands, s, scalar);
-    const int index = scalar ? result - kTileScalarBase : result;
-    location_[static_cast<size_t>(node.results[0])] = {true, scalar, index, s, -1};
+    for (ValueId id : node.operands) operands.push_back(use(id, at.stage));
+    location_[static_cast<size_t>(node.results[0])] = {emit_pointwise(node, operands, at), at.stage};
   }
 
-  int16_t emit(TileOp op, TileType type, TileType result_type, int s, bool scalar,
-               std::vector<int16_t> operands, int64_t imm = 0) {
-    const int index = scalar ? new_scalar(result_type) : new_register(result_type);
-    TileInstr instr{op, type, scalar ? encode_scalar(index) : static_cast<int16_t>(index)};
-    if (!operands.empty()) instr.a = operands[0];
-    if (operands.size() > 1) instr.b = operands[1];
-    if (operands.size() > 2) instr.c = operands[2];
-    instr.imm_i = imm;
-    stage(s).push_back(instr);
-    return instr.dst;
+  int16_t emit(TileOp op, TileType type, TileType result_type, Point at, std::vector<int16_t> operands,
+               int64_t imm = 0) {
+    operands.resize(3, -1);
+    const int16_t result = at.scalar ? new_scalar(result_type) : new_register(result_type);
+    stage(at.stage).push_back({.op = op,
+                               .type = type,
+                               .dst = result,
+                               .a = operands[0],
+                               .b = operands[1],
+                               .c = operands[2],
+                               .imm_i = imm});
+    return result;
   }
 
-  int16_t emit_pointwise(const Node& node, const std::vector<int16_t>& operands, int s, bool scalar) {
+  // What was computed in f32 or i32 as a value of its narrower dtype.
+  int16_t narrow(DType dtype, int16_t x, Point at) {
+    const TileType type = tile_register_type(dtype);
+    return emit(is_half(dtype) ? round_op(dtype) : wrap_op(dtype), type, type, at, {x});
+  }
+
+  int16_t emit_pointwise(const Node& node, const std::vector<int16_t>& operands, Point at) {
     const DType result = body_.dtype(node.results[0]);
     const DType operand = body_.dtype(node.operands[node.op == Op::select ? 1 : 0]);
     const TileType type = tile_register_type(operand);
@@ -248,41 +247,30 @@ class RegionCompiler {
       case Op::broadcast_to:
         return operands[0];
       case Op::cast:
-        return emit_cast(operands[0], operand, result, s, scalar);
+        return emit_cast(operands[0], operand, result, at);
       case Op::is_inf: {
         const int64_t flags =
             (node.attrs.get_bool("positive") ? 1 : 0) | (node.attrs.get_bool("negative") ? 2 : 0);
-        return emit(TileOp::is_inf, type, TileType::mask, s, scalar, operands, flags);
+        return emit(TileOp::is_inf, type, TileType::mask, at, operands, flags);
       }
       case Op::relu:
-        return emit_relu(operands[0], type, s, scalar);
+        return emit(TileOp::max, type, type, at, {operands[0], first_scalar({TileOp::constant, type})});
       default:
         break;
     }
     const auto op = find_tile_op(instruction_name(node));
     AICF_CHECK(op.has_value(), "no tile instruction for a claimed op");
     const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
-    const int16_t value = emit(*op, type, tile_register_type(result), s, scalar, operands,
-                               shift ? 8 * dtype_bytes(operand) : 0);
-    if (rounds(node)) return emit(round_op(result), TileType::f32, TileType::f32, s, scalar, {value});
-    if (!is_narrow_integer(result)) return value;
-    return emit(wrap_op(result), TileType::i32, TileType::i32, s, scalar, {value});
+    const int16_t value =
+        emit(*op, type, tile_register_type(result), at, operands, shift ? 8 * dtype_bytes(operand) : 0);
+    return is_narrow_integer(result) || rounds(node) ? narrow(result, value, at) : value;
   }
 
-  int16_t emit_relu(int16_t x, TileType type, int s, bool scalar) {
-    const int16_t zero = encode_scalar(first_scalar({TileOp::constant, type}));
-    return emit(TileOp::max, type, type, s, scalar, {x, zero});
-  }
-
-  int16_t emit_cast(int16_t x, DType from, DType to, int s, bool scalar) {
+  int16_t emit_cast(int16_t x, DType from, DType to, Point at) {
     const TileType source = tile_register_type(from), target = tile_register_type(to);
-    if (is_narrow_integer(to)) {
-      if (is_float(from)) return emit(clamp_op(to), source, TileType::i32, s, scalar, {x});
-      if (source != TileType::i32) x = emit(TileOp::to_i32, source, TileType::i32, s, scalar, {x});
-      return emit(wrap_op(to), TileType::i32, TileType::i32, s, scalar, {x});
-    }
-    if (source != target) x = emit(convert_op(target), source, target, s, scalar, {x});
-    return is_half(to) ? emit(round_op(to), TileType::f32, TileType::f32, s, scalar, {x}) : x;
+    if (is_narrow_integer(to) && is_float(from)) return emit(clamp_op(to), source, target, at, {x});
+    if (source != target) x = emit(convert_op(target), source, target, at, {x});
+    return is_half(to) || is_narrow_integer(to) ? narrow(to, x, at) : x;
   }
 
   // Whether the reduction covers the outer axes where others cover the inner ones.
@@ -301,32 +289,32 @@ class RegionCompiler {
     if (operand >= kTileScalarBase) operand = spread(operand, type, s);
     const auto op = find_tile_op(op_info(node.op).name);
     AICF_CHECK(op.has_value(), "no tile instruction for a reduction");
-    int16_t result = emit(*op, type, type, s, true, {operand});
-    stage(s + 1);
+    int16_t result = emit(*op, type, type, {s, true}, {operand});
+    const Point behind{s + 1, true};
+    stage(behind.stage);
     if (is_narrow_integer(dtype) && (node.op == Op::reduce_max || node.op == Op::reduce_min))
-      result = bound_extreme(node.op, dtype, result, s + 1);
+      result = bound_extreme(node.op, dtype, result, behind);
     else if (is_narrow_integer(dtype) || rounds(node))
-      result = emit(is_narrow_integer(dtype) ? wrap_op(dtype) : round_op(dtype), type, type, s + 1, true,
-                    {result});
-    location_[static_cast<size_t>(node.results[0])] = {true, true, result - kTileScalarBase, s + 1, -1};
+      result = narrow(dtype, result, behind);
+    location_[static_cast<size_t>(node.results[0])] = {result, behind.stage};
   }
 
   // The extreme of no elements is the end of the dtype, and not that of the register it is computed in.
-  int16_t bound_extreme(Op op, DType dtype, int16_t extreme, int s) {
+  int16_t bound_extreme(Op op, DType dtype, int16_t extreme, Point at) {
     const int bits = 8 * static_cast<int>(dtype_bytes(dtype));
     const bool is_signed = dtype != DType::u8, largest = op == Op::reduce_max;
     TileInstr constant{TileOp::constant, TileType::i32};
     constant.imm_i =
         largest ? (is_signed ? -(int64_t{1} << (bits - 1)) : 0) : (int64_t{1} << (bits - is_signed)) - 1;
-    const int16_t end = encode_scalar(first_scalar(constant));
-    return emit(largest ? TileOp::max : TileOp::min, TileType::i32, TileType::i32, s, true, {extreme, end});
+    const int16_t end = first_scalar(constant);
+    return emit(largest ? TileOp::max : TileOp::min, TileType::i32, TileType::i32, at, {extreme, end});
   }
 
   // A row scalar as a vector: bitwise or, select or max with itself keep every bit but NaN payloads matter to
   // nobody.
   int16_t spread(int16_t scalar, TileType type, int s) {
     const TileOp op = type == TileType::mask ? TileOp::bit_or : TileOp::max;
-    return emit(op, type, type, s, false, {scalar, scalar});
+    return emit(op, type, type, {s, false}, {scalar, scalar});
   }
 
   void emit_store(ValueId id) {
@@ -360,7 +348,7 @@ class RegionCompiler {
   std::vector<Location> location_;
   std::vector<bool> rounded_when_stored_;  // by value
   std::vector<TileType> virtual_types_;
-  std::vector<std::pair<std::pair<ValueId, int>, int>> loads_;
+  std::map<std::pair<ValueId, int>, int16_t> loads_;  // by value and stage: the register
 };
 
 }  // namespace

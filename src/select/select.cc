@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ir/region.h"
 #include "kernels/common/abi.h"
 #include "select/choose.h"
 #include "select/layout.h"
@@ -29,12 +30,11 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
   for (const Update& update : graph.updates()) updated_.insert(update.variable);
   for (ValueId id = 0; id < graph.value_count(); ++id) {
     const Role role = graph.value(id).role;
-    result_.constant.push_back(role == Role::kConstant || (role == Role::kParam && !is_updated(id)));
+    result_.constant.push_back(role == Role::kConstant || (role == Role::kParam && !updated_.contains(id)));
   }
   for (ValueId id : graph.leaves()) place(id);
   for (const Node& node : graph.nodes())
-    if (node.op == Op::conv || (node.op == Op::fused && node.attrs.get_str("kind") == "conv"))
-      ++conv_inputs_[unsliced(node.operands[0])];
+    if (begins_with(node, Op::conv)) ++conv_inputs_[unsliced(node.operands[0])];
 }
 
 CallGraph Selector::run() {
@@ -69,7 +69,10 @@ const Window& Selector::place(ValueId id) {
              !stored.empty() && orders_[static_cast<size_t>(id)].empty()) {
     // Parts of a concat place it before it is lowered.
     const auto [at, added] = padded_windows_.try_emplace(id);
-    if (added) at->second = padded_window(graph_.type(id), stored);
+    if (added) {
+      at->second = add_extra(ExtraValue::Kind::kTemp, {graph_.dtype(id), stored}, "");
+      at->second.sizes = graph_.shape(id);
+    }
     own = at->second;
   }
   return result_.placement[static_cast<size_t>(id)];
@@ -93,19 +96,6 @@ Window Selector::part_window(Window whole, const ConcatPart& part, const Shape& 
   return whole;
 }
 
-Window Selector::padded_window(const TensorType& type, const Shape& stored) {
-  Window window = add_extra(ExtraValue::Kind::kTemp, {type.dtype, stored}, "");
-  window.sizes = type.shape;
-  return window;
-}
-
-Window Selector::ordered_window(ValueId root, const TensorType& type, const Ints& order) {
-  if (order.empty()) return row_major_window(root, type);
-  TensorType stored{type.dtype, {}};
-  for (int64_t axis : order) stored.shape.push_back(type.shape[static_cast<size_t>(axis)]);
-  return transpose_window(row_major_window(root, stored), inverse_order(order));
-}
-
 std::string Selector::origin_of(const Node& node) {
   const std::string name(op_info(node.op).name);
   return node.origin.empty() ? name : name + " " + node.origin;
@@ -114,7 +104,9 @@ std::string Selector::origin_of(const Node& node) {
 void Selector::lower(const Node& node) {
   const OpInfo& info = op_info(node.op);
   if (info.has(kView)) return lower_view(node);
-  if (node.op == Op::fused) return lower_fused(node);
+  if (is_tile_region(node))
+    return lower_region({node.bodies[0], {}}, node.operands, node.results, origin_of(node), "fused region");
+  if (node.op == Op::fused) return lower_fused_contraction(node);
   if (node.op == Op::concat) return lower_concat(node);
   if (node.op == Op::custom) return lower_custom(node);
   if (node.op == Op::if_else || node.op == Op::while_loop || node.op == Op::scan) return lower_control(node);
@@ -226,7 +218,7 @@ void Selector::write_updates() {
     Window source = window(update.value);
     // A reversed or transposed view of the variable itself would be read after parts of it were
     // overwritten.
-    if (is_updated(source.root) && !(source == window(update.variable))) {
+    if (updated_.contains(source.root) && !(source == window(update.variable))) {
       const Window saved = add_extra(ExtraValue::Kind::kTemp, graph_.type(update.value), "");
       emit_copy(source, saved, "update " + graph_.value(update.variable).name, "its source is overwritten");
       source = saved;
@@ -240,8 +232,6 @@ void Selector::write_updates() {
               "written when all reads are done");
   }
 }
-
-bool Selector::is_updated(ValueId root) const { return updated_.contains(root); }
 
 CallGraph select_kernels(const Graph& graph, const Target& target, const SelectOptions& options) {
   return Selector(graph, target, options).run();

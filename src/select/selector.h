@@ -27,11 +27,6 @@ class Selector {
   const std::vector<Graph>& bodies() const { return bodies_; }
 
  private:
-  // A convolution where it stands: in the graph, or in the body of a region.
-  struct Conv {
-    const Graph& graph;
-    const Node& node;
-  };
   // A concat of weights: a packed value that init copies together if it is read as it stands.
   struct JoinedWeights {
     Window whole;
@@ -63,15 +58,11 @@ class Selector {
   // Where a part, or what it is a view of, lies in the concat; none if strides cannot say it.
   std::optional<Window> window_in_concat(ValueId id, const ConcatPart& part);
   static Window part_window(Window whole, const ConcatPart& part, const Shape& shape);
-  // A part of a new root whose rows are padded.
-  Window padded_window(const TensorType& type, const Shape& stored);
-  static Window ordered_window(ValueId root, const TensorType& type, const Ints& order);
   // An output lives in its own buffer: a temp made row-major by a kernel is that buffer; anything else is
   // copied there.
   void place_outputs();
   // Updates come after every read. A new value that is itself a variable to be overwritten is saved first.
   void write_updates();
-  bool is_updated(ValueId root) const;
 
   // --- select.cc: nodes
   void lower(const Node& node);
@@ -87,7 +78,6 @@ class Selector {
   // --- lower_region.cc
   // A lone pointwise op or reduction is a region of one node.
   void lower_single(const Node& node);
-  void lower_fused(const Node& node);
   void lower_region(Region region, const std::vector<ValueId>& operands, const std::vector<ValueId>& results,
                     std::string origin, std::string reason);
   void add_tile_call(Region region, const std::vector<int64_t>& inner_axes, std::vector<Window> inputs,
@@ -101,7 +91,6 @@ class Selector {
 
   // --- lower_contraction.cc
   void lower_fused_contraction(const Node& node);
-  static Window swap_last_axes(Window w);
   // `node` carries attributes, results and origin; `product` is the shape of the plain product.
   void lower_matmul(const Node& node, const std::vector<ValueId>& operands, std::unique_ptr<Region> epilogue,
                     const Shape& product, const std::vector<ValueId>& extras);
@@ -180,22 +169,24 @@ class Selector {
   void copy_joined_weights();
   // The weights of which y [K, N] consists, side by side; none if it is no weight, or joined in another way.
   std::vector<Window> weights_of(ValueId id, const Window& y) const;
-  bool packable(const std::vector<Window>& parts, const Window& w) const;
   // A result of a step of init by this row; one such step serves all that want it. An order as
   // ordered_window.
   Window packed(RowCall row, std::vector<Window> from, const TensorType& type, const Ints& order,
                 const std::string& origin, const char* reason);
+  const KernelRow* best_row(const Problem& problem) const;
+  // The row that multiplies by weights which are packed; null if none does.
   const KernelRow* find_packed(Problem problem) const;
   Window pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node);
   const KernelRow* find_packed_conv(const Conv& conv, ValueId w, Problem problem) const;
   Window pack_conv(const Window& w, const Conv& conv, const std::string& origin);
-  // Matrix units of CUDA read 16 bytes of channels of a kernel position at a time; weights of 1 × 1 that no
-  // view turned lie like that anyway.
-  bool reads_weights_last(ValueId w) const;
-  Window weights_last(ValueId id, const std::string& origin);
-  // Whether a convolution without matrix units reads these weights, fixed at load, with maps innermost.
-  bool reads_maps_last(const Conv& conv, ValueId w) const;
-  Window maps_last(ValueId id, bool transposed, const std::string& origin);
+  // How convolutions on CUDA read weights that are fixed at load, if these lie otherwise: matrix units 16
+  // bytes of channels of a kernel position at a time, as weights of 1 × 1 that no view turned lie anyway;
+  // others with maps innermost.
+  struct WeightOrder {
+    Ints axes;  // as ordered_window
+    const char* reason;
+  };
+  std::optional<WeightOrder> weight_order(const Conv& conv, ValueId w) const;
 
   const Graph& graph_;
   const Target& target_;

@@ -59,17 +59,14 @@ class Orders {
   }
 
   void spread(const Node& node) {
-    if (const Graph* body = conv_body(node)) {
-      const Node& conv = body == &graph_ ? node : body->nodes()[0];
-      if (prefers_last(*body, conv) || (is_last(node.operands[0]) && keeps_last(*body, conv)))
+    if (const std::optional<Conv> conv = conv_of(graph_, node)) {
+      if (prefers_last(*conv) || (is_last(node.operands[0]) && keeps_last(*conv)))
         for (ValueId id : node.results) set_last(id);
       return;
     }
     switch (node.op) {
       case Op::max_pool:
       case Op::avg_pool:
-        if (is_last(node.operands[0])) set_last(node.results[0]);
-        return;
       case Op::slice:
         if (is_last(node.operands[0])) set_last(node.results[0]);
         return;
@@ -78,7 +75,8 @@ class Orders {
           set_last(node.results[0]);
         return;
       case Op::reshape:
-        if (feeds_conv(node.results[0]) || (is_last(node.operands[0]) && keeps_channels(node)))
+        if (feeds_conv_[static_cast<size_t>(node.results[0])] ||
+            (is_last(node.operands[0]) && keeps_channels(node)))
           set_last(node.results[0]);
         return;
       default:
@@ -91,20 +89,12 @@ class Orders {
         set_last(result);
   }
 
-  // The graph in which the convolution of this node stands, null if it has none.
-  const Graph* conv_body(const Node& node) const {
-    if (node.op == Op::conv) return &graph_;
-    return node.op == Op::fused && node.attrs.get_str("kind") == "conv" ? &node.bodies[0] : nullptr;
-  }
-
   void find_conv_inputs() {
     for (const Node& node : graph_.nodes()) {
-      const Graph* body = conv_body(node);
-      if (body == nullptr) continue;
-      const Node& conv = body == &graph_ ? node : body->nodes()[0];
-      if (!prefers_last(*body, conv)) continue;
+      const std::optional<Conv> conv = conv_of(graph_, node);
+      if (!conv || !prefers_last(*conv)) continue;
       feeds_conv_[static_cast<size_t>(node.operands[0])] = true;
-      if (target_.is_cuda()) store_weights_last(node.operands[operand_number(*body, conv.operands[1])]);
+      if (target_.is_cuda()) store_weights_last(weights_of(node, *conv));
     }
   }
   // Whether a reshape changes spatial axes alone.
@@ -117,24 +107,23 @@ class Orders {
     const Node* writer = graph_.producer(w);
     if (writer != nullptr && (is_tile_region(*writer) || op_info(writer->op).has(kPointwise))) set_last(w);
   }
-  // Which operand of a node a value of its body is; of a node that stands alone, 1: w.
-  size_t operand_number(const Graph& body, ValueId id) const {
-    if (&body == &graph_) return 1;
-    return static_cast<size_t>(std::find(body.inputs().begin(), body.inputs().end(), id) -
-                               body.inputs().begin());
+  // As the graph knows them.
+  static ValueId weights_of(const Node& node, const Conv& conv) {
+    const std::vector<ValueId>& own = node.op == Op::fused ? conv.graph.inputs() : node.operands;
+    const auto w = std::find(own.begin(), own.end(), conv.node.operands[1]);
+    return node.operands[static_cast<size_t>(w - own.begin())];
   }
-  bool feeds_conv(ValueId id) const { return feeds_conv_[static_cast<size_t>(id)]; }
 
-  bool prefers_last(const Graph& graph, const Node& conv) const {
-    return target_.is_cuda() ? wants_matrix_units(graph, conv) : has_packed_form(graph, conv);
+  bool prefers_last(const Conv& conv) const {
+    return target_.is_cuda() ? wants_matrix_units(conv) : has_packed_form(conv);
   }
   // A depthwise convolution of f32 takes channels either way.
-  bool keeps_last(const Graph& graph, const Node& conv) const {
-    const TensorType& w = graph.type(conv.operands[1]);
-    const Dim groups(conv.attrs.get_int("groups"));
-    return w.dtype == DType::f32 && w.shape[1] == Dim(1) && w.shape[0] == groups &&
-           conv.attrs.get_int("groups") >= kFewMaps;
+  static bool keeps_last(const Conv& conv) {
+    const TensorType& w = conv.graph.type(conv.node.operands[1]);
+    const int64_t groups = conv.node.attrs.get_int("groups");
+    return w.dtype == DType::f32 && w.shape[1] == Dim(1) && w.shape[0] == Dim(groups) && groups >= kFewMaps;
   }
+
   const Graph& graph_;
   const Target& target_;
   std::vector<Ints> orders_;
@@ -157,8 +146,7 @@ bool writes_parts(const Node& node, ValueId result) {
 
 // Whether the node's kernels write any strides that views give.
 bool writes_anywhere(const Node& node) {
-  return node.op == Op::attention_backward || node.op == Op::conv ||
-         (node.op == Op::fused && node.attrs.get_str("kind") == "conv");
+  return node.op == Op::attention_backward || begins_with(node, Op::conv);
 }
 
 // Whether a reshape inserts or removes axes of one element alone: any strides are strides of the other shape.
@@ -212,7 +200,6 @@ std::vector<ConcatPart> concat_parts(const Graph& graph) {
       if (graph.value(id).role == Role::kTemp && !barred[static_cast<size_t>(id)] && own.whole == kNoValue)
         own = part;
       bar(id);  // a second place would need a copy anyway
-      part.views = {};
       const ValueId seen = seen_through_views(graph, uses, id, part.views);
       if (seen != id && !kept[static_cast<size_t>(seen)]) parts[static_cast<size_t>(seen)] = part;
       part.views = {};
@@ -229,21 +216,20 @@ Ints channels_last_order(size_t rank) {
   return order;
 }
 
-Ints inverse_order(const Ints& perm) {
-  Ints inverse(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) inverse[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-  return inverse;
+std::optional<Conv> conv_of(const Graph& graph, const Node& node) {
+  if (!begins_with(node, Op::conv)) return std::nullopt;
+  if (node.op == Op::conv) return Conv{graph, node};
+  return Conv{node.bodies[0], node.bodies[0].nodes()[0]};
 }
 
-bool wants_matrix_units(const Graph& graph, const Node& conv) {
-  return is_half(graph.dtype(conv.operands[0])) || conv.attrs.get_bool("tf32");
+bool wants_matrix_units(const Conv& conv) {
+  return is_half(conv.graph.dtype(conv.node.operands[0])) || conv.node.attrs.get_bool("tf32");
 }
 
-bool has_packed_form(const Graph& graph, const Node& conv) {
-  const TensorType &x = graph.type(conv.operands[0]), &w = graph.type(conv.operands[1]);
-  if (x.dtype != DType::f32 || w.dtype != DType::f32) return false;
-  if (!are_constant(w.shape)) return false;
-  return *w.shape[0].constant() / conv.attrs.get_int("groups") >= kFewMaps;
+bool has_packed_form(const Conv& conv) {
+  const TensorType &x = conv.graph.type(conv.node.operands[0]), &w = conv.graph.type(conv.node.operands[1]);
+  return x.dtype == DType::f32 && w.dtype == DType::f32 && are_constant(w.shape) &&
+         *w.shape[0].constant() / conv.node.attrs.get_int("groups") >= kFewMaps;
 }
 
 }  // namespace aicf

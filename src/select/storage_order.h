@@ -5,6 +5,7 @@
 // are a matter of speed.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "ir/graph.h"
@@ -16,8 +17,6 @@ namespace aicf {
 std::vector<Ints> stored_orders(const Graph& graph, const Target& target);
 
 Ints channels_last_order(size_t rank);
-// perm[inverse[i]] = i
-Ints inverse_order(const Ints& perm);
 
 // A value that is written straight into the storage of a concat that reads it.
 struct ConcatPart {
@@ -45,12 +44,17 @@ std::vector<Shape> padded_shapes(const Graph& graph, const Target& target);
 // writes the same one.
 std::vector<ValueId> update_targets(const Graph& graph, const Target& target);
 
-// Whether this conv node (of `graph`, or of a region's body) is for the matrix units of a GPU: halves, or f32
-// in tf32.
-bool wants_matrix_units(const Graph& graph, const Node& conv);
-// Whether the weights of this conv node (of `graph`, or of a region's body) have a form that is packed at
-// load: f32 of static size, with enough output channels in a group to fill vectors. That they are weights at
-// all is not asked.
-bool has_packed_form(const Graph& graph, const Node& conv);
+// A convolution where it stands: in the graph, or in the body of a region.
+struct Conv {
+  const Graph& graph;
+  const Node& node;
+};
+// That of a node, if it is one or begins with one.
+std::optional<Conv> conv_of(const Graph& graph, const Node& node);
+// Whether it is for the matrix units of a GPU: halves, or f32 in tf32.
+bool wants_matrix_units(const Conv& conv);
+// Whether its weights have a form that is packed at load: f32 of static size, with enough output channels in
+// a group to fill vectors. That they are weights at all is not asked.
+bool has_packed_form(const Conv& conv);
 
 }  // namespace aicf

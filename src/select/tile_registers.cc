@@ -23,35 +23,6 @@ void each_register(TileProgram& program, Visit visit) {
     }
 }
 
-// Linear scan over the program's real registers.
-class Registers {
- public:
-  explicit Registers(TileProgram& program) : program_(program) {}
-
-  int take(TileType type, const Life& life, int position) {
-    const int found = life.keeps_row() ? -1 : find_free(type, position);
-    const int index = found >= 0 ? found : add(type, life.keeps_row());
-    free_at_[static_cast<size_t>(index)] = life.keeps_row() ? INT_MAX : life.last;
-    return index;
-  }
-
- private:
-  int find_free(TileType type, int position) const {
-    for (size_t i = 0; i < free_at_.size(); ++i)
-      if (!program_.registers[i].row && program_.registers[i].type == type && free_at_[i] < position)
-        return static_cast<int>(i);
-    return -1;
-  }
-  int add(TileType type, bool row) {
-    program_.registers.push_back({type, row});
-    free_at_.push_back(-1);
-    return static_cast<int>(free_at_.size()) - 1;
-  }
-
-  TileProgram& program_;
-  std::vector<int> free_at_;  // by register: the position after which it may be taken
-};
-
 }  // namespace
 
 void assign_registers(const std::vector<TileType>& types, TileProgram& program) {
@@ -62,11 +33,23 @@ void assign_registers(const std::vector<TileType>& types, TileProgram& program) 
     life.last_stage = stage;
     life.last = position;
   });
+  // Linear scan over the program's real registers.
+  std::vector<int> free_at;  // by real register: the position after which it may be taken
+  const auto take = [&](TileType type, const Life& life, int position) {
+    size_t r = 0;
+    const auto is_free = [&] { return program.registers[r].type == type && free_at[r] < position; };
+    while (r < free_at.size() && (life.keeps_row() || !is_free())) ++r;
+    if (r == free_at.size()) {
+      program.registers.push_back({type, life.keeps_row()});
+      free_at.emplace_back();
+    }
+    free_at[r] = life.keeps_row() ? INT_MAX : life.last;
+    return static_cast<int>(r);
+  };
   std::vector<int> real(types.size(), -1);
-  Registers registers(program);
   each_register(program, [&](int16_t& r, int, int position) {
     const auto v = static_cast<size_t>(r);
-    if (real[v] < 0) real[v] = registers.take(types[v], lives[v], position);
+    if (real[v] < 0) real[v] = take(types[v], lives[v], position);
     r = static_cast<int16_t>(real[v]);
   });
 }

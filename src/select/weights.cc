@@ -11,6 +11,14 @@
 #include "select/layout.h"
 
 namespace aicf {
+namespace {
+
+// Bytes of the packed form of y [K, N].
+Shape packed_y(const Shape& sizes) {
+  return {Dim(packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant()))};
+}
+
+}  // namespace
 
 bool Selector::join_weights(const Node& node) {
   const TensorType& type = graph_.type(node.results[0]);
@@ -81,28 +89,36 @@ void Selector::make_init() {
   result_.calls.pop_back();
 }
 
-const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem problem) const {
-  if (!is_weight(w) || !has_packed_form(conv.graph, conv.node)) return nullptr;
-  problem.family = "conv_packed";
-  problem.inputs[1] = {DType::u8, {Dim(1)}};
+const KernelRow* Selector::best_row(const Problem& problem) const {
   const std::vector<const KernelRow*> rows = target_.candidates(problem);
   return rows.empty() ? nullptr : rows[0];
 }
 
-bool Selector::reads_weights_last(ValueId w) const {
-  const TensorType& type = graph_.type(w);
-  if (!is_weight(w) || !are_constant(type.shape) ||
-      !divide_exactly(type.shape[1], Dim(16 / dtype_bytes(type.dtype))))
-    return false;
-  return !(window(w).strides[1] == Dim(1)) ||
-         std::any_of(type.shape.begin() + 2, type.shape.end(), [](const Dim& d) { return !(d == Dim(1)); });
+const KernelRow* Selector::find_packed_conv(const Conv& conv, ValueId w, Problem problem) const {
+  if (!is_weight(w) || !has_packed_form(conv)) return nullptr;
+  problem.family = "conv_packed";
+  problem.inputs[1] = {DType::u8, {Dim(1)}};
+  return best_row(problem);
 }
 
-bool Selector::reads_maps_last(const Conv& conv, ValueId w) const {
+std::optional<Selector::WeightOrder> Selector::weight_order(const Conv& conv, ValueId w) const {
   const TensorType& type = graph_.type(w);
-  const bool is_plain = target_.is_cuda() && !wants_matrix_units(conv.graph, conv.node);
-  return is_plain && is_weight(w) && are_constant(type.shape) && !(type.shape[0] == Dim(1)) &&
-         !(type.shape[1] == Dim(1));
+  if (!target_.is_cuda() || !is_weight(w) || !are_constant(type.shape)) return std::nullopt;
+  const bool transposed = conv.node.op == Op::conv_transpose;
+  const auto is_one = [](const Dim& size) { return size == Dim(1); };
+  const Ints channels_last = channels_last_order(type.shape.size());
+  if (wants_matrix_units(conv)) {
+    const bool fills_vectors = divide_exactly(type.shape[1], Dim(16 / dtype_bytes(type.dtype))).has_value();
+    const bool lies_so =
+        is_one(window(w).strides[1]) && std::all_of(type.shape.begin() + 2, type.shape.end(), is_one);
+    if (transposed || !fills_vectors || lies_so) return std::nullopt;
+    return WeightOrder{channels_last, "weights channels-last at load"};
+  }
+  if (is_one(type.shape[0]) || is_one(type.shape[1])) return std::nullopt;
+  Ints maps_last(channels_last.begin() + 1, channels_last.end() - 1);
+  const int64_t maps = transposed ? 1 : 0;
+  maps_last.insert(maps_last.end(), {1 - maps, maps});
+  return WeightOrder{maps_last, "weights maps-last at load"};
 }
 
 bool Selector::is_weight(ValueId id) const {
@@ -128,17 +144,14 @@ std::vector<Window> Selector::weights_of(ValueId id, const Window& y) const {
   return parts;
 }
 
-bool Selector::packable(const std::vector<Window>& parts, const Window& w) const {
-  if (target_.is_cuda() || parts.empty()) return false;  // CUDA kernels take weights as they are stored
-  return w.sizes.size() == 2 && w.sizes[0].is_constant() && w.sizes[1].is_constant() && w.dtype == DType::f32;
-}
-
 const KernelRow* Selector::find_packed(Problem problem) const {
-  problem.params = problem.inputs[1].sizes;
-  problem.inputs[1] = {
-      DType::u8, {Dim(packed_matmul_y_bytes(*problem.params[0].constant(), *problem.params[1].constant()))}};
-  const std::vector<const KernelRow*> rows = target_.candidates(problem);
-  return rows.empty() ? nullptr : rows[0];
+  ProblemTensor& y = problem.inputs[1];
+  // CUDA kernels take weights as they are stored.
+  if (target_.is_cuda() || y.sizes.size() != 2 || !are_constant(y.sizes) || y.dtype != DType::f32)
+    return nullptr;
+  problem.params = y.sizes;
+  y = {DType::u8, packed_y(y.sizes)};
+  return best_row(problem);
 }
 
 Window Selector::packed(RowCall row, std::vector<Window> from, const TensorType& type, const Ints& order,
@@ -162,8 +175,7 @@ Window Selector::packed(RowCall row, std::vector<Window> from, const TensorType&
 }
 
 Window Selector::pack(const std::vector<Window>& parts, const Shape& sizes, const Node& node) {
-  const int64_t bytes = packed_matmul_y_bytes(*sizes[0].constant(), *sizes[1].constant());
-  return packed({.row = "pack_matmul_y_f32"}, parts, {DType::u8, {Dim(bytes)}}, {}, origin_of(node),
+  return packed({.row = "pack_matmul_y_f32"}, parts, {DType::u8, packed_y(sizes)}, {}, origin_of(node),
                 "weights packed at load");
 }
 
@@ -174,22 +186,6 @@ Window Selector::pack_conv(const Window& w, const Conv& conv, const std::string&
   return packed({.row = "pack_conv_w_f32", .params = {Dim(groups)}}, {w},
                 {DType::u8, {Dim(packed_conv_w_bytes(groups, maps, k))}}, {}, origin,
                 "weights packed at load");
-}
-
-Window Selector::weights_last(ValueId id, const std::string& origin) {
-  const Window& w = window(id);
-  return packed({.row = "conv_w_channels_last"}, {w}, {w.dtype, w.sizes}, channels_last_order(w.sizes.size()),
-                origin, "weights channels-last at load");
-}
-
-Window Selector::maps_last(ValueId id, bool transposed, const std::string& origin) {
-  const Window& w = window(id);
-  Ints order;
-  for (size_t axis = 2; axis < w.sizes.size(); ++axis) order.push_back(static_cast<int64_t>(axis));
-  const int64_t maps = transposed ? 1 : 0;
-  order.insert(order.end(), {1 - maps, maps});
-  return packed({.row = "conv_w_channels_last"}, {w}, {w.dtype, w.sizes}, order, origin,
-                "weights maps-last at load");
 }
 
 }  // namespace aicf

@@ -1,16 +1,12 @@
-// Reading the texts of library calls: words apart by single spaces, whole numbers.
+// Reading the texts of library calls: words apart by single spaces.
 #pragma once
 
-#include <charconv>
+#include <cstdint>
 #include <string_view>
 
-namespace aicf {
+#include "base/parse_number.h"
 
-template <class T>
-bool parse_number(std::string_view text, T& value, int base = 10) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
+namespace aicf {
 
 class Words {
  public:
