@@ -114,7 +114,7 @@ class LaneAssigner {
         if (--holders_[root] == 0) held_ -= bytes_of(root);
       lane_of(number) = {};
     }
-    now_ += time(call);
+    now_ += cost(call).time;
     calls_[call].lane.joins.assign(joins.begin(), joins.end());
   }
 
@@ -126,16 +126,16 @@ class LaneAssigner {
     *free = {leaving.side, now_, now_ + leaving.side.time, temps_of(leaving.side.calls)};
     for (const ValueId root : free->held)
       if (++holders_[root] == 1) held_ += bytes_of(root);
-    std::vector<std::string> origins;
+    std::vector<const KernelCall*> left;
     for (const size_t call : leaving.side.calls) {
       const auto to = order_.begin() + static_cast<std::ptrdiff_t>(place++);
       const auto from = std::find(to, order_.end(), call);
       std::rotate(to, from, from + 1);
       calls_[call].lane.number = open_lane_[call] = number;
-      if (rule_.reports()) origins.push_back(origin_text(calls_[call]));
+      left.push_back(&calls_[call]);
     }
     if (rule_.reports())
-      rule_.report(std::move(origins), true,
+      rule_.report(left, true,
                    "in lane " + std::to_string(number) + ", beside what follows: estimated " +
                        format_fixed(leaving.gain, 1) + " us less",
                    leaving.side.time);
@@ -153,7 +153,7 @@ class LaneAssigner {
     Side chain, beside;
     const auto add = [&](size_t call, Side& side, Part part) {
       side.calls.push_back(call);
-      side.time += time(call);
+      side.time += cost(call).time;
       part_[call] = part;
     };
     const auto consider = [&] {
@@ -185,7 +185,7 @@ class LaneAssigner {
   Leaving weigh(Side& chain, Side& beside, double least_gain) {
     for (Side* side : {&chain, &beside})
       for (; side->weighed < side->calls.size(); ++side->weighed)
-        side->busy += busy(side->calls[side->weighed]);
+        side->busy += cost(side->calls[side->weighed]).busy;
     const Side &side = chain.time < beside.time ? chain : beside, &stays = &side == &chain ? beside : chain;
     double others = 0;
     for (const OpenLane& lane : lanes_)
@@ -219,13 +219,9 @@ class LaneAssigner {
            !std::holds_alternative<LibraryRun>(what);
   }
 
-  double time(size_t call) {
+  const CallCost& cost(size_t call) {
     if (!costs_[call]) costs_[call] = cost_of(calls_[call], context_);
-    return costs_[call]->time;
-  }
-  double busy(size_t call) {
-    time(call);
-    return costs_[call]->busy;
+    return *costs_[call];
   }
 
   const RuleSite& rule_;

@@ -107,19 +107,13 @@ class Bundler {
     Open& open = open_[index];
     small.cost.stage = open.first_stage(call);
     if (const Decision decision = add_if_it_pays(open, small); !decision) {
-      if (small.cost.stage > 0) report({&open.calls.front(), &call}, false, "not bundled: " + decision.why());
+      if (small.cost.stage > 0)
+        rule_.report({&open.calls.front(), &call}, false, "not bundled: " + decision.why());
       return false;
     }
     open.calls.push_back(std::move(call));
     return true;
   }
-  void report(const std::vector<const KernelCall*>& calls, bool taken, const std::string& reason) const {
-    if (!rule_.reports()) return;
-    std::vector<std::string> origins;
-    for (const KernelCall* call : calls) origins.push_back(origin_text(*call));
-    rule_.report(std::move(origins), taken, reason);
-  }
-
   std::optional<Small> small_call(const KernelCall& call) const {
     const RowCall* row = row_call(call);
     if (row == nullptr) return std::nullopt;
@@ -187,7 +181,7 @@ class Bundler {
     done_.push_back(bundle_of(std::move(open)));
     std::vector<const KernelCall*> members;
     for (const StagedCall& member : members_of(done_.back())) members.push_back(member.call);
-    report(members, true, done_.back().reason);
+    rule_.report(members, true, done_.back().reason);
   }
 
   const RuleSite& rule_;

@@ -11,6 +11,8 @@
 
 namespace aicf {
 
+inline constexpr size_t kIndices = 1;  // among the inputs of gathers and scatters
+
 // Whether a row of this form runs.
 inline bool is_form(const KernelCall& call, JoinForm form) {
   const RowCall* row = row_call(call);
@@ -23,8 +25,7 @@ inline bool is_pointwise_region(const KernelCall& call, const CallGraph& graph) 
 }
 // That reads this window, and nothing else of the same value.
 inline bool is_region_that_reads(const KernelCall& call, const Window& result) {
-  const auto is_of_value = [&](const Window& w) { return w.root == result.root; };
-  return is_region(call) && std::count_if(call.inputs.begin(), call.inputs.end(), is_of_value) == 1 &&
+  return is_region(call) && count_root(call.inputs, result.root) == 1 &&
          std::find(call.inputs.begin(), call.inputs.end(), result) != call.inputs.end();
 }
 

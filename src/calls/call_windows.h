@@ -10,7 +10,10 @@
 
 namespace aicf {
 
-// Whether one of the windows is of this value.
+// How many of the windows are of this value; and whether one is.
+inline std::ptrdiff_t count_root(const std::vector<Window>& windows, ValueId root) {
+  return std::count_if(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
+}
 inline bool has_root(const std::vector<Window>& windows, ValueId root) {
   return std::any_of(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
 }

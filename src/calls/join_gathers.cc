@@ -7,7 +7,7 @@ namespace aicf {
 namespace {
 
 // Of whole rows.
-bool is_row_gather(const KernelCall& call, const CallGraph& /*graph*/) {
+bool is_row_gather(const KernelCall& call) {
   return is_form(call, JoinForm::kGather) && row_call(call)->params[0] == Dim(0) &&
          call.inputs[0].sizes.size() >= 2 && !call.inputs[1].sizes.empty() &&
          call.outputs[0].dtype != DType::boolean;
@@ -25,13 +25,12 @@ Decision reads_rows(const KernelCall& region, const KernelCall& gather, const Ca
 }  // namespace
 
 void join_gathers(JoinSite& site, size_t at) {
-  join_into_region(site, at,
-                   {.kernel = "tile_gathered",
-                    .reason = "reads the rows of a table itself",
-                    .source = 0,
-                    .indices = 1,
-                    .may_join = is_row_gather,
-                    .takes = reads_rows});
+  if (is_row_gather(site.call(at)))
+    join_into_region(site, at,
+                     {.kernel = "tile_gathered",
+                      .reason = "reads the rows of a table itself",
+                      .source = 0,
+                      .takes = reads_rows});
 }
 
 }  // namespace aicf

@@ -57,9 +57,7 @@ Decision may_take(const JoinSite& site, size_t producer_at, size_t consumer_at) 
   const KernelCall &producer = site.call(producer_at), &consumer = site.call(consumer_at);
   const ValueId root = consumer.inputs[0].root;
   if (const Decision d = site.needed_by_none_but(root, {producer_at, consumer_at}); !d) return d;
-  const auto reads = std::count_if(consumer.inputs.begin(), consumer.inputs.end(),
-                                   [&](const Window& w) { return w.root == root; });
-  if (reads != 1 || !same_row(producer.outputs[0], consumer.inputs[0]))
+  if (count_root(consumer.inputs, root) != 1 || !same_row(producer.outputs[0], consumer.inputs[0]))
     return Decision::no("the input is not read row by row as it is produced");
   if (!site.legality().may_move(producer_at, consumer_at - 1)) return {};  // the site says why
   return is_region(producer) ? takes_region(producer, consumer, site.context())

@@ -14,7 +14,7 @@ KernelCall region_with(const KernelCall& call, const KernelCall& region, const R
   row_call(both)->row = join.kernel;
   row_call(both)->indexed = number;
   *at = call.inputs[join.source];
-  both.inputs.push_back(call.inputs[join.indices]);
+  both.inputs.push_back(call.inputs[kIndices]);
   std::erase(both.elementwise, number);
   both.reason = join.reason + ("; " + region.reason);
   return both;
@@ -24,7 +24,6 @@ KernelCall region_with(const KernelCall& call, const KernelCall& region, const R
 
 void join_into_region(JoinSite& site, size_t at, const RegionJoin& join) {
   const KernelCall& call = site.call(at);
-  if (!join.may_join(call, site.graph())) return;
   const Window& result = call.outputs[0];
   const std::vector<size_t>& readers = site.legality().readers(result.root);
   const auto region = std::find_if(readers.begin(), readers.end(), [&](size_t reader) {

@@ -12,13 +12,11 @@ struct RegionJoin {
   const char* kernel;  // of the call that does both
   const char* reason;  // what its region does itself
   size_t source;       // the call's input that takes the place of its result among the region's inputs
-  size_t indices;      // the call's input that comes after the region's own
-  bool (*may_join)(const KernelCall& call, const CallGraph& graph);
   // Of a region that reads the call's result.
   Decision (*takes)(const KernelCall& region, const KernelCall& call, const CallGraph& graph);
 };
 
-// With the call at this place, if it may join.
+// With the call at this place, whose indices come after the region's own inputs.
 void join_into_region(JoinSite& site, size_t at, const RegionJoin& join);
 
 }  // namespace aicf

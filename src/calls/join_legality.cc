@@ -41,10 +41,6 @@ Dim elements_of(ValueId root, const std::vector<Window>& windows) {
   return all;
 }
 
-std::ptrdiff_t windows_of(ValueId root, const std::vector<Window>& windows) {
-  return std::count_if(windows.begin(), windows.end(), [&](const Window& w) { return w.root == root; });
-}
-
 }  // namespace
 
 Decision JoinSite::needed_by_none_but(ValueId root, const std::vector<size_t>& calls) const {
@@ -81,9 +77,9 @@ Decision JoinSite::keeps_values(const Proposal& p) const {
 Decision JoinSite::reads_once(const Proposal& p) const {
   for (const size_t writer : p.remove)
     for (const Window& w : call(writer).outputs) {
-      auto reads = windows_of(w.root, p.insert.inputs);
+      auto reads = count_root(p.insert.inputs, w.root);
       for (const size_t at : p.remove)
-        if (at <= writer) reads -= windows_of(w.root, call(at).inputs);
+        if (at <= writer) reads -= count_root(call(at).inputs, w.root);
       if (reads > 0) return Decision::no(value_name(w.root, graph()) + " is read a second time");
     }
   return {};

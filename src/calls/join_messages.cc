@@ -16,12 +16,6 @@ namespace {
 
 constexpr size_t kOwn = 2;  // x and indices, before the program's operands
 
-// A scatter of rows along the first axis: an index for each of the updates, [..., 1].
-struct RowScatter {
-  Window x, indices, updates;
-  Dim reduction;
-};
-
 // Whether axes from `first` on have one element.
 bool repeats(const std::vector<Dim>& strides, size_t first) {
   return std::all_of(strides.begin() + static_cast<std::ptrdiff_t>(first), strides.end(),
@@ -42,19 +36,20 @@ std::optional<Window> row_indices(const KernelCall& call) {
   return indices;
 }
 
-// Of rows of more than one element, each of which is reached as a whole.
-std::optional<RowScatter> row_scatter(const KernelCall& call) {
+// The indices of a scatter of rows along the first axis, [..., 1]: an index for each of the updates. Rows
+// have more than one element, and each is reached as a whole.
+std::optional<Window> row_scatter(const KernelCall& call) {
   const RowCall* row = row_call(call);
   if (row == nullptr || facts_of(row->row).work != WorkForm::kScatter) return std::nullopt;
-  const Window &x = call.inputs[0], &updates = call.inputs[2], &out = call.outputs[0];
-  const std::optional<Window> indices = row_indices(call);
+  const Window &updates = call.inputs[2], &out = call.outputs[0];
+  std::optional<Window> indices = row_indices(call);
   if (!indices || row->params.back() == Dim(0) || out.dtype == DType::boolean || out.sizes.size() < 2)
     return std::nullopt;
   Shape domain(indices->sizes.begin(), indices->sizes.end() - 1);
   domain.insert(domain.end(), out.sizes.begin() + 1, out.sizes.end());
-  if (updates.sizes != domain || !is_row_major(updates) || element_count(out.sizes) == out.sizes[0])
-    return std::nullopt;
-  return RowScatter{x, *indices, updates, row->params.back()};
+  const bool whole =
+      updates.sizes == domain && is_row_major(updates) && element_count(out.sizes) != out.sizes[0];
+  return whole ? indices : std::nullopt;
 }
 
 // What a call reads rows of, and what numbers them; of results [..., row].
@@ -155,12 +150,12 @@ void take_gather(const JoinSite& site, Window& operand, Messages& messages) {
 }
 
 // The call that makes the updates of the scatter where they are combined.
-KernelCall with_messages(const KernelCall& call, const RowScatter& scatter, const Messages& messages) {
+KernelCall with_messages(const KernelCall& call, const Window& indices, const Messages& messages) {
   KernelCall joined = call;
-  RowCall row{.row = "scatter_messages", .params = {scatter.reduction}};
+  RowCall row{.row = "scatter_messages", .params = {row_call(call)->params.back()}};
   row.params.insert(row.params.end(), messages.tables.begin(), messages.tables.end());
   row.programs = {{ProgramRole::kPrologue, -1, kOwn}};
-  joined.inputs = {scatter.x, scatter.indices};
+  joined.inputs = {call.inputs[0], indices};
   joined.inputs.insert(joined.inputs.end(), messages.operands.begin(), messages.operands.end());
   joined.inputs.insert(joined.inputs.end(), messages.lists.begin(), messages.lists.end());
   if (order_memory(call.inputs.size(), call.outputs.size()) == OrderMemory::kTaken)
@@ -227,16 +222,18 @@ Balance balance_of(const JoinSite& site, const KernelCall& scatter, const Messag
 }  // namespace
 
 void join_messages(JoinSite& site, size_t at) {
-  const std::optional<RowScatter> scatter = row_scatter(site.call(at));
-  if (!scatter) return;
-  const std::optional<size_t> producer = site.legality().sole_writer(scatter->updates.root, at);
+  const KernelCall& scatter = site.call(at);
+  const std::optional<Window> indices = row_scatter(scatter);
+  if (!indices) return;
+  const Window& updates = scatter.inputs[2];
+  const std::optional<size_t> producer = site.legality().sole_writer(updates.root, at);
   std::optional<Messages> messages = producer ? messages_of(site, *producer, at) : std::nullopt;
   if (!messages) return;
-  if (const Decision d = are_updates(site, *producer, at, scatter->updates); !d)
+  if (const Decision d = are_updates(site, *producer, at, updates); !d)
     return site.refuse({*producer, at}, d.why());
   for (size_t i = 0; i < messages->operands.size(); ++i) take_gather(site, messages->operands[i], *messages);
-  KernelCall joined = with_messages(site.call(at), *scatter, *messages);
-  const Balance balance = balance_of(site, site.call(at), *messages);
+  KernelCall joined = with_messages(scatter, *indices, *messages);
+  const Balance balance = balance_of(site, scatter, *messages);
   const double together = site.price(at) + balance.added, apart = site.price(at) + balance.saved;
   if (together >= apart)
     return site.refuse(

@@ -45,13 +45,12 @@ Decision reads_sums(const KernelCall& region, const KernelCall& scatter, const C
 }  // namespace
 
 void join_scatters(JoinSite& site, size_t at) {
-  join_into_region(site, at,
-                   {.kernel = "tile_scattered",
-                    .reason = "adds up scattered rows itself",
-                    .source = 2,
-                    .indices = 1,
-                    .may_join = is_row_scatter,
-                    .takes = reads_sums});
+  if (is_row_scatter(site.call(at), site.graph()))
+    join_into_region(site, at,
+                     {.kernel = "tile_scattered",
+                      .reason = "adds up scattered rows itself",
+                      .source = 2,
+                      .takes = reads_sums});
 }
 
 }  // namespace aicf

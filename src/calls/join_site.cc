@@ -64,8 +64,9 @@ bool JoinSite::offer(Proposal p) {
 }
 
 void JoinSite::refuse(const std::vector<size_t>& calls, const std::string& why, double microseconds) const {
-  if (!rule_.reports()) return;
-  rule_.report(origins_of(calls), false, "not joined: " + why, microseconds);
+  std::vector<const KernelCall*> apart;
+  for (const size_t at : calls) apart.push_back(&call(at));
+  rule_.report(apart, false, "not joined: " + why, microseconds);
 }
 
 BoundProgram JoinSite::joined_behind(size_t call, const BoundProgram& own, size_t from, size_t reader,
@@ -155,12 +156,6 @@ Decision JoinSite::take_best_way(Proposal& p) const {
   return Decision::no("priced " + format_fixed(chosen.price_us, 1) + " us together, " + apart + " us apart");
 }
 
-std::vector<std::string> JoinSite::origins_of(const std::vector<size_t>& places) const {
-  std::vector<std::string> origins;
-  for (const size_t at : places) origins.push_back(origin_text(call(at)));
-  return origins;
-}
-
 // Of what stood there and what does now.
 std::vector<ValueId> JoinSite::roots_at(const std::vector<std::pair<size_t, KernelCall>>& before) const {
   std::vector<ValueId> roots;
@@ -191,7 +186,6 @@ Decision JoinSite::take(Proposal& p, Place place) {
   if (p.most_memory && !live_) live_.emplace(graph(), legality_);
   const double most = p.most_memory ? *p.most_memory * static_cast<double>(live_->peak()) : 0;
   const std::string reason = p.insert.reason;
-  const std::vector<std::string> origins = origins_of(p.remove);
   std::vector<std::pair<size_t, KernelCall>> before;  // what stood where
   const auto put = [&](size_t at, KernelCall call) {
     before.emplace_back(at, legality_.replace(at, std::move(call)));
@@ -213,7 +207,9 @@ Decision JoinSite::take(Proposal& p, Place place) {
   }
   if (p.program) check_tile_program(*p.program);
   if (!place.rise.empty()) next_ = first_risen + 1;
-  rule_.report(origins, true, reason, p.microseconds);
+  std::vector<const KernelCall*> joined;  // behind those that have risen, each of which left two places
+  for (size_t i = 0; i < p.remove.size(); ++i) joined.push_back(&before[2 * place.rise.size() + i].second);
+  rule_.report(joined, true, reason, p.microseconds);
   return {};
 }
 

@@ -97,7 +97,6 @@ class JoinSite {
   Decision take_best_way(Proposal& p) const;
   void make_room(Proposal& p, Place& place);
   Decision take(Proposal& p, Place place);
-  std::vector<std::string> origins_of(const std::vector<size_t>& places) const;
   std::vector<ValueId> roots_at(const std::vector<std::pair<size_t, KernelCall>>& before) const;
 
   const RuleSite rule_;

@@ -15,12 +15,6 @@ namespace {
 // Fewer rows are read again in no time.
 constexpr int64_t kLeastRows = 1024;
 
-Window turned(Window w) {
-  std::swap(w.sizes[0], w.sizes[1]);
-  std::swap(w.strides[0], w.strides[1]);
-  return w;
-}
-
 // One sum of each row of its only operand, of two axes and many columns.
 bool adds_columns(const KernelCall& call, const CallGraph& graph) {
   if (!is_region(call) || row_call(call)->schedule->inner_rank != 1 || call.inputs.size() != 1 ||
@@ -73,27 +67,20 @@ bool join_group(JoinSite& site, size_t sums) {
 
 // ---- into the product that stores what the sums are of: its launches add up one sum
 
-Decision takes_along(const KernelCall& product, const KernelCall& sums, const TileProgram& program) {
-  if (program.stages.size() != 1 || sums_rows(program)) return Decision::no("the product has a sum already");
-  if (std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0])) ==
-      product.outputs.end())
-    return Decision::no("the sums are of no whole result");
-  return {};
-}
-
 void join_product(JoinSite& site, size_t sums_at) {
   const KernelCall& sums = site.call(sums_at);
   const std::optional<size_t> at = site.legality().last_writer(sums.inputs[0].root, sums_at);
   if (!at || !is_product(site.call(*at))) return;
   const KernelCall& product = site.call(*at);
   const std::vector<size_t> both = {*at, sums_at};
-  if (const Decision d = takes_along(product, sums, site.program_of(product)); !d)
-    return site.refuse(both, d.why());
-  const auto from = std::find(product.outputs.begin(), product.outputs.end(), turned(sums.inputs[0]));
-  TileProgram program = with_sums(site.program_of(product),
-                                  static_cast<size_t>(from - product.outputs.begin()), sums.outputs[0].dtype);
+  const TileProgram& own = site.program_of(product);
+  if (own.stages.size() != 1 || sums_rows(own)) return site.refuse(both, "the product has a sum already");
+  const auto from = std::find(product.outputs.begin(), product.outputs.end(), swap_last_axes(sums.inputs[0]));
+  if (from == product.outputs.end()) return site.refuse(both, "the sums are of no whole result");
+  TileProgram program =
+      with_sums(own, static_cast<size_t>(from - product.outputs.begin()), sums.outputs[0].dtype);
   KernelCall joined = product;
-  joined.outputs.push_back(turned(sums.outputs[0]));
+  joined.outputs.push_back(swap_last_axes(sums.outputs[0]));
   joined.reason += ", with the sums of its columns";
   site.offer({.remove = both, .insert = std::move(joined), .at = *at, .program = std::move(program)});
 }

@@ -170,9 +170,8 @@ bool has_elements_alone(const TileProgram& program) {
 }
 
 TileProgram with_input_at(TileProgram program, size_t from, size_t to) {
-  const DType moved = program.inputs[from];
-  program.inputs.erase(program.inputs.begin() + static_cast<std::ptrdiff_t>(from));
-  program.inputs.insert(program.inputs.begin() + static_cast<std::ptrdiff_t>(to), moved);
+  const auto at = program.inputs.begin() + static_cast<std::ptrdiff_t>(from);
+  std::rotate(program.inputs.begin() + static_cast<std::ptrdiff_t>(to), at, at + 1);
   for (std::vector<TileInstr>& stage : program.stages)
     for (TileInstr& instr : stage) {
       const auto number = static_cast<size_t>(instr.operand);

@@ -44,26 +44,18 @@ Legality::Legality(CallGraph& calls)
 
 void Legality::rebuild() {
   uses_.assign(kept_.size(), {});
-  for (size_t i = 0; i < calls_.calls.size(); ++i) add(i);
+  for (size_t i = 0; i < calls_.calls.size(); ++i) change_uses(i, insert_place);
 }
 
-void Legality::add(size_t at) {
-  for (const Window& w : calls_.calls[at].inputs)
-    insert_place(uses_[static_cast<size_t>(w.root)].readers, at);
-  for (const Window& w : calls_.calls[at].outputs)
-    insert_place(uses_[static_cast<size_t>(w.root)].writers, at);
-}
-
-void Legality::take_away(size_t at) {
-  for (const Window& w : calls_.calls[at].inputs) erase_place(uses_[static_cast<size_t>(w.root)].readers, at);
-  for (const Window& w : calls_.calls[at].outputs)
-    erase_place(uses_[static_cast<size_t>(w.root)].writers, at);
+void Legality::change_uses(size_t at, void (*change)(std::vector<size_t>& places, size_t at)) {
+  for (const Window& w : calls_.calls[at].inputs) change(uses_[static_cast<size_t>(w.root)].readers, at);
+  for (const Window& w : calls_.calls[at].outputs) change(uses_[static_cast<size_t>(w.root)].writers, at);
 }
 
 KernelCall Legality::replace(size_t at, KernelCall call) {
-  take_away(at);
+  change_uses(at, erase_place);
   std::swap(calls_.calls[at], call);
-  add(at);
+  change_uses(at, insert_place);
   return call;
 }
 
@@ -86,6 +78,16 @@ std::vector<size_t> Legality::spread(size_t room) {
 void Legality::finish() {
   std::erase_if(calls_.calls, is_removed);
   rebuild();
+}
+
+Legality::Life Legality::life(ValueId root) const {
+  Life life{calls_.calls.size(), 0};
+  for (const auto* list : {&readers(root), &writers(root)}) {
+    if (list->empty()) continue;
+    life.first = std::min(life.first, list->front());
+    life.end = std::max(life.end, list->back() + 1);
+  }
+  return life.end == 0 ? Life() : life;
 }
 
 std::optional<size_t> Legality::last_writer(ValueId root, size_t end) const {

@@ -25,6 +25,12 @@ class Legality {
   const std::vector<size_t>& writers(ValueId root) const { return uses(root).writers; }
   // Whether more than the calls have a value's storage: the caller, or what the graph reads and keeps.
   bool is_kept(ValueId root) const { return kept_[static_cast<size_t>(root)]; }
+  // From the first call that touches a value to behind the last; {0, 0} if none does.
+  struct Life {
+    size_t first = 0, end = 0;
+    bool operator==(const Life&) const = default;
+  };
+  Life life(ValueId root) const;
   // The last call before `end` that writes it; and that, if it is the only one before `end`.
   std::optional<size_t> last_writer(ValueId root, size_t end) const;
   std::optional<size_t> sole_writer(ValueId root, size_t end) const;
@@ -57,8 +63,7 @@ class Legality {
   size_t first_obstacle(const KernelCall& call, size_t begin, size_t end,
                         const std::vector<size_t>& beside = {}) const;
   void rebuild();
-  void add(size_t at);
-  void take_away(size_t at);
+  void change_uses(size_t at, void (*change)(std::vector<size_t>& places, size_t at));
 
   CallGraph& calls_;
   std::vector<Uses> uses_;  // by root

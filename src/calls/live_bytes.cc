@@ -26,23 +26,10 @@ void LiveBytes::update(const std::vector<ValueId>& roots) {
   for (const ValueId root : roots) set_life(root);
 }
 
-LiveBytes::Life LiveBytes::life_of(ValueId root) const {
-  const std::vector<size_t>&readers = legality_.readers(root), &writers = legality_.writers(root);
-  if (readers.empty() && writers.empty()) return {};
-  const size_t places = calls_.calls.size();
-  Life life{places, 0};
-  for (const auto* list : {&readers, &writers}) {
-    if (list->empty()) continue;
-    life.first = std::min(life.first, list->front());
-    life.end = std::max(life.end, list->back() + 1);
-  }
-  if (leaves_[static_cast<size_t>(root)]) life.end = places;
-  return life;
-}
-
 void LiveBytes::set_life(ValueId root) {
   const auto i = static_cast<size_t>(root);
-  const Life life = life_of(root);
+  Life life = legality_.life(root);
+  if (leaves_[i] && life.end > 0) life.end = calls_.calls.size();
   if (bytes_[i] == 0 || life == lives_[i]) return;
   add(1, 0, calls_.calls.size(), lives_[i], -bytes_[i]);
   add(1, 0, calls_.calls.size(), life, bytes_[i]);

@@ -20,12 +20,7 @@ class LiveBytes {
   void update(const std::vector<ValueId>& roots);
 
  private:
-  // From the first call that touches a value to the last, or to the end.
-  struct Life {
-    size_t first = 0, end = 0;
-    bool operator==(const Life&) const = default;
-  };
-  Life life_of(ValueId root) const;
+  using Life = Legality::Life;  // of an output, to the end
   void set_life(ValueId root);
   void add(size_t node, size_t begin, size_t end, const Life& life, int64_t bytes);
 

@@ -131,13 +131,13 @@ class GraphPanels {
         const std::string name = all_.name_of(call.inputs[i].root);
         if (!names.contains(name)) {
           if (readers.wanted.contains(name))
-            site_.report({origin_text(call)}, false, "not in panels: " + readers.why_not(name));
+            site_.report({&call}, false, "not in panels: " + readers.why_not(name));
           continue;
         }
         call.inputs[i] = stored(call.inputs[i], call.origins);
         if (auto* joined = std::get_if<PrologueFusion>(&call.what))
           joined->consumer->inputs[i] = call.inputs[i];
-        site_.report({origin_text(call)}, true, "reads '" + name + "' in panels");
+        site_.report({&call}, true, "reads '" + name + "' in panels");
       }
   }
 
@@ -210,12 +210,7 @@ class GraphPanels {
     if (!(to.strides[k] == y.strides[0]) || !(to.strides[1 - k] == y.strides[1]) ||
         !(to.sizes[k] == y.sizes[0]) || !first)
       return std::nullopt;
-    const auto turned = [&](Window w) {
-      w.sizes = {w.sizes[k], w.sizes[1 - k]};
-      w.strides = {w.strides[k], w.strides[1 - k]};
-      return w;
-    };
-    ColumnCopy part{at, by_panels(turned(from)), panels_of(y, y.root)};
+    ColumnCopy part{at, by_panels(k == 0 ? from : swap_last_axes(from)), panels_of(y, y.root)};
     part.to.offset = *first * Dim(kPanelDepth);
     part.to.sizes = part.from.sizes;
     return part;

@@ -43,8 +43,12 @@ struct RuleSite {
   const std::function<void(const CallGraph&)>& on_choices;
 
   bool reports() const { return static_cast<bool>(on_report); }
-  void report(std::vector<std::string> calls, bool taken, std::string reason, double microseconds = 0) const {
-    if (reports()) on_report(graph, {"", "", rule, std::move(calls), taken, std::move(reason), microseconds});
+  void report(const std::vector<const KernelCall*>& calls, bool taken, std::string reason,
+              double microseconds = 0) const {
+    if (!reports()) return;
+    CallReport report{"", "", rule, {}, taken, std::move(reason), microseconds};
+    for (const KernelCall* call : calls) report.calls.push_back(origin_text(*call));
+    on_report(graph, std::move(report));
   }
 };
 

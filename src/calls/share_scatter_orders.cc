@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "calls/call_code.h"
-#include "calls/call_windows.h"
+#include "calls/call_forms.h"
 #include "calls/legality.h"
 #include "calls/rule_site.h"
 #include "kernels/common/scatter_order.h"
 
 namespace aicf {
 namespace {
-
-constexpr size_t kIndices = 1;  // among the inputs of a scatter
 
 std::optional<ScatterOrder> order_of(const KernelCall& call, const RuleSite& site, ScatterOrderCost& cost) {
   const RowCall* row = row_call(call);
@@ -64,7 +62,7 @@ void share_scatter_orders(const RuleSite& site) {
     for (size_t i = 1; i < sharing.calls.size(); ++i) {
       KernelCall& call = calls[sharing.calls[i]];
       call.inputs.push_back(first.outputs[1]);
-      site.report({origin_text(first), origin_text(call)}, true, "sorts their updates once");
+      site.report({&first, &call}, true, "sorts their updates once");
     }
   }
 }

@@ -1,10 +1,9 @@
 // Large results take the memory of operands that they replace element by element, on a GPU: all that calls
 // did with the operand's root they then do with the result's.
-#include <algorithm>
-#include <map>
 #include <utility>
 
 #include "calls/call_windows.h"
+#include "calls/legality.h"
 #include "calls/rule_site.h"
 
 namespace aicf {
@@ -15,14 +14,7 @@ constexpr int64_t kLeastBytes = int64_t{1} << 28;
 
 class Sharer {
  public:
-  explicit Sharer(CallGraph& calls) : calls_(calls) {
-    for (size_t i = 0; i < calls_.calls.size(); ++i)
-      for (const auto* list : {&calls_.calls[i].inputs, &calls_.calls[i].outputs})
-        for (const Window& w : *list) {
-          uses_.try_emplace(w.root, i, i);
-          uses_.at(w.root).second = i;
-        }
-  }
+  explicit Sharer(CallGraph& calls) : calls_(calls), legality_(calls) {}
 
   void run() {
     for (size_t i = 0; i < calls_.calls.size(); ++i)
@@ -34,7 +26,7 @@ class Sharer {
   void share(size_t index, size_t output) {
     const KernelCall& call = calls_.calls[index];
     const Window& result = call.outputs[output];
-    if (!calls_.is_temp(result.root) || uses_.at(result.root).first != index ||
+    if (!calls_.is_temp(result.root) || legality_.life(result.root).first != index ||
         most_bytes(calls_, result.root) < kLeastBytes)
       return;
     for (int32_t number : call.elementwise)
@@ -49,26 +41,22 @@ class Sharer {
     Window from = call.inputs[input];
     const ValueId root = std::exchange(from.root, result.root);
     if (!calls_.is_temp(root) || calls_.is_output(root) || !(from == result) ||
-        uses_.at(root).second != index || !(bytes(root) == bytes(result.root)))
+        legality_.life(root).end != index + 1 || !(bytes(root) == bytes(result.root)))
       return false;
-    const auto other = [&](const std::vector<Window>& list, size_t own) {
-      for (size_t i = 0; i < list.size(); ++i)
-        if (i != own && list[i].root == root) return true;
-      return false;
-    };
-    return !other(call.inputs, input) && !other(call.outputs, call.outputs.size());
+    return count_root(call.inputs, root) == 1 && !has_root(call.outputs, root);
   }
 
   // All that the calls up to this one did with `from` they do with `to`.
   void rename(ValueId from, ValueId to, size_t index) {
-    for (size_t i = uses_.at(from).first; i <= index; ++i)
-      for (auto* list : {&calls_.calls[i].inputs, &calls_.calls[i].outputs})
+    for (size_t i = legality_.life(from).first; i <= index; ++i) {
+      KernelCall call = legality_.replace(i, KernelCall());
+      for (auto* list : {&call.inputs, &call.outputs})
         for (Window& w : *list)
           if (w.root == from) w.root = to;
+      legality_.replace(i, std::move(call));
+    }
     for (Window& w : calls_.placement)
       if (w.root == from) w.root = to;
-    uses_.at(to).first = uses_.at(from).first;
-    uses_.erase(from);
   }
 
   Dim bytes(ValueId root) const {
@@ -77,7 +65,7 @@ class Sharer {
   }
 
   CallGraph& calls_;
-  std::map<ValueId, std::pair<size_t, size_t>> uses_;  // by root: the first and the last call
+  Legality legality_;
 };
 
 }  // namespace
