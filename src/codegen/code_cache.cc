@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
-
-#include <xxhash.h>
+#include <sstream>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -19,6 +16,7 @@
 #include "base/log.h"
 #include "codegen/nvrtc.h"
 #include "codegen/packed_error.h"
+#include "ir/hash.h"
 #include "kernels/common/cuda_kernel.h"
 
 namespace aicf {
@@ -27,11 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string hash_of(const std::string& text) {
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  char name[33];
-  std::snprintf(name, sizeof(name), "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return name;
+  return to_string(hash_bytes(text.data(), static_cast<int64_t>(text.size())));
 }
 
 // A file is its payload after the payload's hash, so that a damaged one is told from a sound one.
@@ -129,18 +123,17 @@ struct Failure {
 };
 
 Failure last_failure(const fs::path& folder) {
-  constexpr size_t kHash = 32;
-  const std::string text = read_entry((folder / kFailed).string());
-  if (text.size() < sizeof(uint64_t) + kHash) return {};
-  Failure failure = {0, text.substr(sizeof(uint64_t), kHash), text.substr(sizeof(uint64_t) + kHash)};
-  std::memcpy(&failure.number, text.data(), sizeof(uint64_t));
+  Failure failure;
+  std::istringstream in(read_entry((folder / kFailed).string()));
+  in >> failure.number >> failure.units;
+  in.get();
+  failure.error.assign(std::istreambuf_iterator<char>(in), {});
   return failure;
 }
 
 void write_failure(const fs::path& folder, const Failure& failure) {
-  std::string text(sizeof(uint64_t), '\0');
-  std::memcpy(text.data(), &failure.number, sizeof(uint64_t));
-  write_entry((folder / kFailed).string(), text + failure.units + failure.error);
+  write_entry((folder / kFailed).string(),
+              std::to_string(failure.number) + " " + failure.units + " " + failure.error);
 }
 
 // compile_cuda by the one that holds the lock. `before`: the last failure when it began to wait for that.

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <system_error>
@@ -82,23 +83,17 @@ struct Board {
   std::array<std::atomic<pid_t>, kMost> processes{}, unreaped{};
 };
 
-// Memory that forked processes share.
-class SharedBoard {
- public:
-  SharedBoard() {
-    void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot share memory");
-    board_ = new (memory) Board;
-  }
-  ~SharedBoard() { munmap(board_, sizeof(Board)); }
-  SharedBoard(const SharedBoard&) = delete;
-  SharedBoard& operator=(const SharedBoard&) = delete;
-  Board* operator->() const { return board_; }
-  Board& operator*() const { return *board_; }
-
- private:
-  Board* board_;
+// In memory that forked processes share.
+struct Unmap {
+  void operator()(Board* board) const { munmap(board, sizeof(Board)); }
 };
+using SharedBoard = std::unique_ptr<Board, Unmap>;
+
+SharedBoard shared_board() {
+  void* memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw EnvironmentError(ErrorCode::kE_out_of_memory, "cannot share memory");
+  return SharedBoard(new (memory) Board);
+}
 
 struct Pipe {
   int read = -1, write = -1;
@@ -339,7 +334,7 @@ class Workers {
 
   const std::vector<size_t>& items_;
   const std::function<std::string(size_t)>& work_;
-  SharedBoard board_;
+  SharedBoard board_ = shared_board();
   std::vector<Pipe> pipes_;
   std::vector<std::string> texts_;
   std::vector<int> seconds_still_;
