@@ -201,11 +201,7 @@ CudaCode generate_weight_gradient_mma(const CudaProblem& problem) {
   const BoxedWindows w =
       *gradient_windows_of(problem.inputs[0].sizes, problem.outputs[0].sizes, problem.params);
   const std::vector<GradientBlock> blocks = gradient_blocks(&problem, w);
-  const auto* asked = std::get_if<WindowWay>(&problem.way);
-  AICF_CHECK(asked != nullptr || !is_named(problem.way),
-             "a weight gradient that cannot run so: " + to_string(problem.way));
-  const WindowWay way =
-      asked != nullptr ? *asked : std::get<WindowWay>(mma_gradient_ways(problem, blocks).front().way);
+  const auto way = asked_way<WindowWay>(problem, [&] { return mma_gradient_ways(problem, blocks); });
   const auto found = std::find_if(blocks.begin(), blocks.end(), [&](const GradientBlock& b) {
     return b.slice().groups * b.slice().channels == way.channels &&
            b.slice().groups * b.slice().maps == way.maps;
@@ -215,12 +211,8 @@ CudaCode generate_weight_gradient_mma(const CudaProblem& problem) {
   const WarpTiles& tiles = block.tiles();
   const ResultBox box{way.rows, way.columns};
   const CudaWindow &x = problem.inputs[0], &dy = problem.inputs[1];
-  WeightGradientParts parts;
-  parts.group_maps = parts.maps = parts.row = w.maps;
-  parts.channels = w.channels;
-  parts.group = w.taps() * w.channels * w.maps;
-  parts.part = w.groups * parts.group;
-  parts.count = way.blocks * tiles.depth_warps;
+  const WeightGradientParts parts =
+      weight_gradient_parts(gradient, way.blocks * tiles.depth_warps, 1, w.channels, w.maps);
   CudaParams params;
   const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
   const std::string type(cuda_type(x.dtype));

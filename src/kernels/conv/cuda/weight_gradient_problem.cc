@@ -29,6 +29,90 @@ WeightGradientProblem weight_gradient_problem(const CudaProblem& problem) {
   return w;
 }
 
+bool has_known_products(const Problem& problem) {
+  if (problem.inputs.size() != 2 || problem.outputs.size() != 1) return false;
+  const Shape &x = problem.inputs[0].sizes, &out = problem.outputs[0].sizes;
+  return x.size() <= kSpatialAxes + 2 && x[1].is_constant() &&
+         std::all_of(out.begin(), out.end(), [](const Dim& d) { return d.is_constant(); });
+}
+
+Dim all_positions(const CudaProblem& problem, const WeightGradientProblem& w) {
+  return problem.inputs[1].sizes[0] * w.pixels;
+}
+
+bool reads_in_place(const WeightGradientProblem& w) {
+  return w.taps == 1 && std::all_of(w.axes.begin(), w.axes.end(), [](const CudaWindowAxis& a) {
+           return a.stride == Dim(1) && a.low == Dim(0) && a.in == a.out;
+         });
+}
+
+WeightGradientOperand operand_in_place(const CudaWindow& w, int64_t channels) {
+  WeightGradientOperand o;
+  o.channels = channels;
+  o.batch = w.strides[0];
+  o.channel = w.strides[1];
+  o.group = Dim(channels) * w.strides[1];
+  for (size_t i = 2; i < w.sizes.size(); ++i) o.axis[kSpatialAxes - w.sizes.size() + i] = w.strides[i];
+  return o;
+}
+
+WeightGradientOperand operand_copy(const CudaWindow& w, int64_t groups, int64_t channels) {
+  WeightGradientOperand o;
+  o.packs = true;
+  o.channels = channels;
+  Dim stride(groups * channels);
+  o.k = stride;
+  o.channel = Dim(1);
+  o.group = Dim(channels);
+  for (size_t i = kSpatialAxes, axis = w.sizes.size(); i-- > 0;) {
+    o.axis[i] = stride;
+    if (axis > 2) stride = stride * w.sizes[--axis];
+  }
+  o.batch = stride;
+  o.elements = w.sizes[0] * stride;
+  return o;
+}
+
+Dim copy_bytes(const WeightGradientOperand& operand, const CudaProblem& problem) {
+  const Dim bytes = operand.elements * Dim(dtype_bytes(problem.inputs[0].dtype));
+  return ceildiv(bytes, Dim(kCudaAlignment)) * Dim(kCudaAlignment);
+}
+
+std::optional<Dim> position_stride(const CudaWindow& w, bool images) {
+  CudaWalk walk(1);
+  if (images) walk.add_axis(w.sizes[0], {w.strides[0]});
+  for (size_t i = 2; i < w.sizes.size(); ++i) walk.add_axis(w.sizes[i], {w.strides[i]});
+  walk.merge_axes();
+  if (walk.rank() > 1) return std::nullopt;
+  return walk.rank() == 0 ? Dim(0) : walk.strides[0][0];
+}
+
+bool starts_units(const CudaWindow& w, size_t contiguous_from, int64_t unit) {
+  if (!is_multiple(w.offset, unit)) return false;
+  for (size_t i = 0; i < w.sizes.size(); ++i) {
+    const bool neighbours = contiguous_from == 1 ? i == 1 : i >= contiguous_from;
+    if (!neighbours && !(w.sizes[i] == Dim(1)) && !is_multiple(w.strides[i], unit)) return false;
+  }
+  return true;
+}
+
+bool has_channel_vectors(const CudaWindow& w, int64_t channels, int64_t vector) {
+  return w.strides[1] == Dim(1) && channels % vector == 0 && starts_units(w, 1, vector);
+}
+
+WeightGradientParts weight_gradient_parts(const WeightGradientProblem& w, int64_t count, int64_t merged,
+                                          int64_t channels, int64_t row) {
+  WeightGradientParts parts{
+      .group_maps = w.maps, .maps = merged * w.maps, .channels = channels, .row = row, .count = count};
+  parts.group = w.taps * channels * row;
+  parts.part = w.groups / merged * parts.group;
+  return parts;
+}
+
+Dim part_depth(const CudaProblem& problem, const WeightGradientProblem& w, int64_t parts, int64_t step) {
+  return ceildiv(ceildiv(all_positions(problem, w), Dim(parts)), Dim(step)) * Dim(step);
+}
+
 void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const WeightGradientProblem& w,
                              const WeightGradientParts& parts, const Dim& offset) {
   const CudaWindow& out = problem.outputs[0];

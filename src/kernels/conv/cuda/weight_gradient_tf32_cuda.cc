@@ -1,7 +1,6 @@
 // The row of weight gradients of f32 in tf32.
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/cuda_walk.h"
@@ -24,66 +23,19 @@ constexpr Tf32GradientTile kTf32GradientTiles[] = {
     {128, 128, 64, 64, 3, 2}, {128, 64, 32, 64, 4, 2}, {64, 64, 32, 32, 4, 3}};
 
 // An operand with its channels as neighbours, or its copy so.
-struct Tf32GradientOperand {
-  bool packs = false;
-  int64_t channels = 1;  // of a group
-  Dim batch, group;
-  std::optional<Dim> k;  // the distance of neighbouring positions, where those of all images have one
-  std::array<Dim, kSpatialAxes> axis;
-  Dim elements;  // of the copy
-};
-
-std::optional<Dim> position_stride(const CudaWindow& w) {
-  CudaWalk walk(1);
-  walk.add_axis(w.sizes[0], {w.strides[0]});
-  for (size_t i = 2; i < w.sizes.size(); ++i) walk.add_axis(w.sizes[i], {w.strides[i]});
-  walk.merge_axes();
-  if (walk.rank() > 1) return std::nullopt;
-  return walk.rank() == 0 ? Dim(0) : walk.strides[0][0];
-}
-
-bool has_vectors(const CudaWindow& w, int64_t channels) {
-  if (!(w.strides[1] == Dim(1)) || channels % kTf32Vector != 0 || !is_multiple(w.offset, kTf32Vector))
-    return false;
-  for (size_t i = 0; i < w.sizes.size(); ++i)
-    if (i != 1 && !(w.sizes[i] == Dim(1)) && !is_multiple(w.strides[i], kTf32Vector)) return false;
-  return true;
-}
-
-Tf32GradientOperand across_operand(const CudaWindow& w, int64_t groups, int64_t channels, bool by_position) {
-  Tf32GradientOperand o;
-  o.k = position_stride(w);
-  o.packs = !has_vectors(w, channels) || (by_position && !o.k);
-  if (!o.packs) {
-    o.channels = channels;
-    o.batch = w.strides[0];
-    o.group = Dim(channels);
-    for (size_t i = 2; i < w.sizes.size(); ++i) o.axis[kSpatialAxes - w.sizes.size() + i] = w.strides[i];
-    return o;
-  }
-  o.channels = round_up(channels, kTf32Vector);
-  o.group = Dim(o.channels);
-  Dim stride(groups * o.channels);
-  o.k = stride;
-  for (size_t i = kSpatialAxes, axis = w.sizes.size(); i-- > 0;) {
-    o.axis[i] = stride;
-    if (axis > 2) stride = stride * w.sizes[--axis];
-  }
-  o.batch = stride;
-  o.elements = w.sizes[0] * stride;
+WeightGradientOperand across_operand(const CudaWindow& w, int64_t groups, int64_t channels,
+                                     bool by_position) {
+  const std::optional<Dim> k = position_stride(w, true);
+  if (!has_channel_vectors(w, channels, kTf32Vector) || (by_position && !k))
+    return operand_copy(w, groups, round_up(channels, kTf32Vector));
+  WeightGradientOperand o = operand_in_place(w, channels);
+  o.k = k.value_or(Dim(0));
   return o;
-}
-
-// Windows of one tap in place: x is read at the positions of dy.
-bool is_in_place(const WeightGradientProblem& w) {
-  return w.taps == 1 && std::all_of(w.axes.begin(), w.axes.end(), [](const CudaWindowAxis& a) {
-           return a.stride == Dim(1) && a.low == Dim(0) && a.in == a.out;
-         });
 }
 
 // What runs.
 struct Tf32GradientPlan {
-  Tf32GradientOperand x, y;
+  WeightGradientOperand x, y;
   bool in_place = false;
   Tf32GradientTile tile;
   WeightGradientParts parts;
@@ -93,14 +45,10 @@ struct Tf32GradientPlan {
 
 Tf32GradientPlan across_operands(const CudaProblem& problem, const WeightGradientProblem& w) {
   Tf32GradientPlan plan;
-  plan.in_place = is_in_place(w);
+  plan.in_place = reads_in_place(w);
   plan.x = across_operand(problem.inputs[0], w.groups, w.channels, plan.in_place);
   plan.y = across_operand(problem.inputs[1], w.groups, w.maps, true);
   return plan;
-}
-
-Dim all_positions(const CudaProblem& problem, const WeightGradientProblem& w) {
-  return problem.inputs[1].sizes[0] * w.pixels;
 }
 
 int64_t tf32_gradient_tiles(const Tf32GradientTile& tile, const WeightGradientProblem& w,
@@ -136,38 +84,15 @@ std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const 
   });
 }
 
-const Tf32GradientTile& tf32_gradient_tile(const WeightGradientWay& way) {
-  const auto found =
-      std::find_if(std::begin(kTf32GradientTiles), std::end(kTf32GradientTiles),
-                   [&](const Tf32GradientTile& t) { return t.m == way.block_m && t.n == way.block_n; });
-  AICF_CHECK(found != std::end(kTf32GradientTiles), "a tile of no kernel: " + to_string(way));
-  return *found;
-}
-
 Tf32GradientPlan tf32_gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
   Tf32GradientPlan plan = across_operands(problem, w);
-  const auto* asked = std::get_if<WeightGradientWay>(&problem.way);
-  AICF_CHECK(asked != nullptr || !is_named(problem.way),
-             "a weight gradient that cannot run so: " + to_string(problem.way));
-  const WeightGradientWay way =
-      asked != nullptr ? *asked
-                       : std::get<WeightGradientWay>(tf32_gradient_ways(problem, w, plan).front().way);
-  plan.tile = tf32_gradient_tile(way);
+  const auto way =
+      asked_way<WeightGradientWay>(problem, [&] { return tf32_gradient_ways(problem, w, plan); });
+  plan.tile = weight_gradient_tile(kTf32GradientTiles, way);
   plan.tiles = tf32_gradient_tiles(plan.tile, w, plan);
-  WeightGradientParts& parts = plan.parts;
-  parts.count = way.parts;
-  parts.group_maps = parts.maps = w.maps;
-  parts.channels = plan.x.channels;
-  parts.row = plan.y.channels;
-  parts.group = w.taps * plan.x.channels * parts.row;
-  parts.part = w.groups * parts.group;
-  plan.part_depth =
-      ceildiv(ceildiv(all_positions(problem, w), Dim(parts.count)), Dim(kTf32Step)) * Dim(kTf32Step);
+  plan.parts = weight_gradient_parts(w, way.parts, 1, plan.x.channels, plan.y.channels);
+  plan.part_depth = part_depth(problem, w, way.parts, kTf32Step);
   return plan;
-}
-
-Dim copy_bytes(const Tf32GradientOperand& o) {
-  return ceildiv(o.elements * Dim(4), Dim(kCudaAlignment)) * Dim(kCudaAlignment);
 }
 
 class Tf32GradientWriter {
@@ -178,7 +103,7 @@ class Tf32GradientWriter {
   CudaCode write() {
     CudaCode code;
     code.compile_cost = kLongToCompile;
-    const Dim y_at = copy_bytes(plan_.x), parts_at = y_at + copy_bytes(plan_.y);
+    const Dim y_at = copy_bytes(plan_.x, problem_), parts_at = y_at + copy_bytes(plan_.y, problem_);
     code.workspace_bytes = parts_at + Dim(plan_.parts.bytes());
     code.source = includes({"conv/cuda/weight_gradient_tf32.cuh"});
     if (plan_.x.packs)
@@ -196,7 +121,7 @@ class Tf32GradientWriter {
   std::string index_text() const {
     return weight_gradient_index_text(problem_, max(elements(0, plan_.x), elements(1, plan_.y)), plan_.parts);
   }
-  Dim elements(size_t input, const Tf32GradientOperand& o) const {
+  Dim elements(size_t input, const WeightGradientOperand& o) const {
     return o.packs ? o.elements : problem_.inputs[input].sizes[0] * o.batch;
   }
 
@@ -216,7 +141,7 @@ class Tf32GradientWriter {
         index_text() + "  const aicf::Tf32GradientOperands<float, I> o = {" + x + ", " + y + ", " +
         window_axes_text(axes, params) + number(problem_.inputs[0].sizes[0]) + number(Dim(plan_.x.channels)) +
         number(Dim(plan_.y.channels)) + number(plan_.x.batch) + number(plan_.x.group) +
-        number(plan_.y.group) + number(plan_.x.k.value_or(Dim(0))) + number(*plan_.y.k) +
+        number(plan_.y.group) + number(plan_.x.k) + number(plan_.y.k) +
         "};\n  aicf::WeightGradientTf32<float, " + comma(tile.m) + comma(tile.n) + comma(tile.warp_m) +
         comma(tile.warp_n) + comma(tile.stages) + flag(plan_.in_place) + ">::run(o" +
         number(Dim(plan_.parts.count)) + number(plan_.part_depth) +
@@ -239,10 +164,7 @@ class Tf32GradientWriter {
 }  // namespace
 
 bool can_run_weight_gradient_tf32(const Problem& problem) {
-  if (problem.inputs.size() != 2 || problem.outputs.size() != 1) return false;
-  const Shape &x = problem.inputs[0].sizes, &out = problem.outputs[0].sizes;
-  const bool is_known = std::all_of(out.begin(), out.end(), [](const Dim& d) { return d.is_constant(); });
-  return asks_tf32(problem.params) && x.size() <= kSpatialAxes + 2 && x[1].is_constant() && is_known;
+  return has_known_products(problem) && asks_tf32(problem.params);
 }
 
 CudaCode generate_weight_gradient_tf32(const CudaProblem& problem) {

@@ -1,7 +1,6 @@
 // The row of weight gradients on the matrix units of sm_90a.
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/cuda_walk.h"
@@ -24,43 +23,16 @@ constexpr GradientTile kGradientTiles[] = {
 
 // How an operand comes to shared memory.
 enum class GradientLayout : uint8_t { across_k, along_k };
-struct GradientOperand {
+struct GradientOperand : WeightGradientOperand {
   GradientLayout layout = GradientLayout::across_k;
-  bool packs = false;
   bool by_position = false;  // across K: from one position to the next of all images is one distance, `k`
-  int64_t channels = 1;      // of a group of the products
-  Dim batch, channel, group, k;
-  std::array<Dim, kSpatialAxes> axis;
-  Dim elements;  // of the copy
 };
 
-// The stride of the one axis that the window's positions, with `images` those of all images, are.
-std::optional<Dim> merged_stride(const CudaWindow& w, bool images) {
-  CudaWalk walk(1);
-  if (images) walk.add_axis(w.sizes[0], {w.strides[0]});
-  for (size_t i = 2; i < w.sizes.size(); ++i) walk.add_axis(w.sizes[i], {w.strides[i]});
-  walk.merge_axes();
-  if (walk.rank() > 1) return std::nullopt;
-  return walk.rank() == 0 ? Dim(0) : walk.strides[0][0];
-}
-
-bool starts_units(const CudaWindow& w, size_t contiguous_from, int64_t unit) {
-  if (!is_multiple(w.offset, unit)) return false;
-  for (size_t i = 0; i < w.sizes.size(); ++i) {
-    const bool neighbours = contiguous_from == 1 ? i == 1 : i >= contiguous_from;
-    if (!neighbours && !(w.sizes[i] == Dim(1)) && !is_multiple(w.strides[i], unit)) return false;
-  }
-  return true;
-}
-
-bool is_across(const CudaWindow& w, int64_t channels) {
-  return w.strides[1] == Dim(1) && channels % kGradientVector == 0 && starts_units(w, 1, kGradientVector);
-}
-// So many positions are neighbours in one aligned_bytes unit.
+// So many positions are neighbours in one aligned unit.
 int64_t position_unit(const CudaWindow& w) {
   Dim positions(1);
   for (size_t i = 2; i < w.sizes.size(); ++i) positions = positions * w.sizes[i];
-  const auto stride = merged_stride(w, false);
+  const auto stride = position_stride(w, false);
   int64_t unit = kGradientVector;
   const auto fits = [&] {
     return stride && *stride == Dim(1) && is_multiple(positions, unit) && starts_units(w, 2, unit);
@@ -69,37 +41,16 @@ int64_t position_unit(const CudaWindow& w) {
   return unit;
 }
 
-// `axes`: strides of the window along the spatial axes, led by 0.
 GradientOperand gradient_operand(const CudaWindow& w, int64_t groups, int64_t channels, bool by_position) {
-  GradientOperand o;
-  o.channels = channels;
-  o.batch = w.strides[0];
-  o.channel = w.strides[1];
-  o.group = Dim(channels) * w.strides[1];
-  for (size_t i = 2; i < w.sizes.size(); ++i) o.axis[kSpatialAxes - w.sizes.size() + i] = w.strides[i];
-  const auto distance = merged_stride(w, true);
-  if (is_across(w, channels) && (!by_position || distance)) {
-    o.by_position = by_position;
+  GradientOperand o{operand_in_place(w, channels), GradientLayout::across_k, by_position};
+  const auto distance = position_stride(w, true);
+  if (has_channel_vectors(w, channels, kGradientVector) && (!by_position || distance)) {
     if (by_position) o.k = *distance;
-    return o;
-  }
-  if (by_position && position_unit(w) == kGradientVector) {
+  } else if (by_position && position_unit(w) == kGradientVector) {
     o.layout = GradientLayout::along_k;
-    return o;
+  } else {
+    static_cast<WeightGradientOperand&>(o) = operand_copy(w, groups, round_up(channels, kGradientVector));
   }
-  o.packs = true;
-  o.by_position = by_position;
-  o.channels = round_up(channels, kGradientVector);
-  Dim stride(groups * o.channels);
-  o.k = stride;
-  o.channel = Dim(1);
-  o.group = Dim(o.channels);
-  for (size_t i = kSpatialAxes, axis = w.sizes.size(); i-- > 0;) {
-    o.axis[i] = stride;
-    if (axis > 2) stride = stride * w.sizes[--axis];
-  }
-  o.batch = stride;
-  o.elements = w.sizes[0] * stride;
   return o;
 }
 
@@ -113,13 +64,6 @@ struct GradientPlan {
   int64_t tiles = 1;
 };
 
-// Windows of one tap in place: x is read at the positions of dy.
-bool reads_in_place(const WeightGradientProblem& w) {
-  return w.taps == 1 && std::all_of(w.axes.begin(), w.axes.end(), [](const CudaWindowAxis& a) {
-           return a.stride == Dim(1) && a.low == Dim(0) && a.in == a.out;
-         });
-}
-
 // Groups side by side in one tile, whose products of different groups are wasted: as many as fill a tile.
 int64_t groups_together(const WeightGradientProblem& w) {
   constexpr int64_t kWide = 64;
@@ -127,10 +71,6 @@ int64_t groups_together(const WeightGradientProblem& w) {
   for (int64_t n = 1; n <= w.groups; ++n)
     if (w.groups % n == 0 && n * std::max(w.channels, w.maps) <= kWide) count = n;
   return count;
-}
-
-Dim gradient_depth(const CudaProblem& problem, const WeightGradientProblem& w) {
-  return problem.inputs[1].sizes[0] * w.pixels;
 }
 
 // What decides over the cycles beside the tile and the parts.
@@ -152,7 +92,7 @@ GradientWork gradient_work(const CudaProblem& problem, const WeightGradientProbl
   work.groups = plan.groups;
   work.channels = plan.x.channels;
   work.steps =
-      std::max<int64_t>(ceil_div(size_to_choose_by(gradient_depth(problem, w), problem), kGradientStep), 1);
+      std::max<int64_t>(ceil_div(size_to_choose_by(all_positions(problem, w), problem), kGradientStep), 1);
   for (const auto& [operand, window] :
        {std::pair(&plan.x, &problem.inputs[0]), {&plan.y, &problem.inputs[1]}}) {
     const auto bytes = 2 * static_cast<double>(size_to_choose_by(element_count(window->sizes), problem));
@@ -201,14 +141,6 @@ double gradient_cycles(const GradientTile& tile, const GradientWork& work, int64
          2 * part_bytes * static_cast<double>(parts) / kSumBytes;
 }
 
-const GradientTile& tile_of(const WeightGradientWay& way) {
-  const auto found =
-      std::find_if(std::begin(kGradientTiles), std::end(kGradientTiles),
-                   [&](const GradientTile& t) { return t.m == way.block_m && t.n == way.block_n; });
-  AICF_CHECK(found != std::end(kGradientTiles), "a tile of no kernel: " + to_string(way));
-  return *found;
-}
-
 // Operands, without a way.
 GradientPlan gradient_operands(const CudaProblem& problem, const WeightGradientProblem& w) {
   GradientPlan plan;
@@ -231,28 +163,15 @@ std::vector<KernelVariant> gradient_ways(const CudaProblem& problem, const Weigh
 
 GradientPlan gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
   GradientPlan plan = gradient_operands(problem, w);
-  const auto* asked = std::get_if<WeightGradientWay>(&problem.way);
-  AICF_CHECK(asked != nullptr || !is_named(problem.way),
-             "a weight gradient that cannot run so: " + to_string(problem.way));
-  const WeightGradientWay way =
-      asked != nullptr ? *asked : std::get<WeightGradientWay>(gradient_ways(problem, w, plan).front().way);
-  plan.tile = tile_of(way);
+  const auto way = asked_way<WeightGradientWay>(problem, [&] { return gradient_ways(problem, w, plan); });
+  plan.tile = weight_gradient_tile(kGradientTiles, way);
   plan.tiles = ceil_div(w.taps * plan.x.channels, int64_t{plan.tile.m}) *
                ceil_div(plan.y.channels, int64_t{plan.tile.n});
-  WeightGradientParts& parts = plan.parts;
-  parts.count = way.parts;
-  parts.group_maps = w.maps;
-  parts.maps = plan.merged * w.maps;
-  parts.channels = plan.x.channels;
-  parts.row = round_up(plan.y.channels, kGradientVector);
-  parts.group = w.taps * plan.x.channels * parts.row;
-  parts.part = plan.groups * parts.group;
-  plan.part_depth =
-      ceildiv(ceildiv(gradient_depth(problem, w), Dim(parts.count)), Dim(kGradientStep)) * Dim(kGradientStep);
+  plan.parts = weight_gradient_parts(w, way.parts, plan.merged, plan.x.channels,
+                                     round_up(plan.y.channels, kGradientVector));
+  plan.part_depth = part_depth(problem, w, way.parts, kGradientStep);
   return plan;
 }
-
-Dim aligned_bytes(const Dim& bytes) { return ceildiv(bytes, Dim(kCudaAlignment)) * Dim(kCudaAlignment); }
 
 class GradientWriter {
  public:
@@ -262,8 +181,7 @@ class GradientWriter {
   CudaCode write() {
     CudaCode code;
     code.compile_cost = kLongToCompile;
-    const Dim y_at = aligned_bytes(plan_.x.elements * Dim(2)),
-              parts_at = y_at + aligned_bytes(plan_.y.elements * Dim(2));
+    const Dim y_at = copy_bytes(plan_.x, problem_), parts_at = y_at + copy_bytes(plan_.y, problem_);
     code.workspace_bytes = parts_at + Dim(plan_.parts.bytes());
     code.source =
         includes({"conv/cuda/weight_gradient_wgmma.cuh"}) +
@@ -338,10 +256,7 @@ class GradientWriter {
 }  // namespace
 
 bool can_run_weight_gradient_wgmma(const Problem& problem) {
-  if (problem.inputs.size() != 2 || problem.outputs.size() != 1) return false;
-  const Shape &x = problem.inputs[0].sizes, &out = problem.outputs[0].sizes;
-  const bool is_known = std::all_of(out.begin(), out.end(), [](const Dim& d) { return d.is_constant(); });
-  return is_half(problem.inputs[0].dtype) && x.size() <= kSpatialAxes + 2 && x[1].is_constant() && is_known;
+  return has_known_products(problem) && is_half(problem.inputs[0].dtype);
 }
 
 CudaCode generate_weight_gradient_wgmma(const CudaProblem& problem) {
