@@ -12,12 +12,6 @@ namespace {
 // "a … b"
 constexpr char kBetween[] = " … ";
 
-template <typename Call>
-auto own_row_of(Call& call) {
-  auto* library = std::get_if<LibraryRun>(&call.what);
-  return library != nullptr ? &library->fallback : std::get_if<RowCall>(&call.what);
-}
-
 std::string bundle_way(const Bundle& bundle) {
   const int stages = bundle.members.empty() ? 0 : bundle.members.back().stage + 1;
   return std::to_string(bundle.members.size()) + " calls in " + std::to_string(stages) +
@@ -50,11 +44,6 @@ bool PrologueFusion::operator==(const PrologueFusion& other) const {
   return *producer == *other.producer && *consumer == *other.consumer;
 }
 bool KernelCall::operator==(const KernelCall&) const = default;
-
-const RowCall* row_call(const KernelCall& call) { return std::get_if<RowCall>(&call.what); }
-RowCall* row_call(KernelCall& call) { return std::get_if<RowCall>(&call.what); }
-const RowCall* own_row(const KernelCall& call) { return own_row_of(call); }
-RowCall* own_row(KernelCall& call) { return own_row_of(call); }
 
 bool is_row(const KernelCall& call, std::string_view row) {
   const RowCall* own = row_call(call);

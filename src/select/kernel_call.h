@@ -183,11 +183,16 @@ inline constexpr char kRegionProduct[] = "region_product", kRopeAttention[] = "r
 inline constexpr std::string_view kRegionRow = "tile";
 
 // The row that runs; null if anything else does.
-const RowCall* row_call(const KernelCall& call);
-RowCall* row_call(KernelCall& call);
+template <class Call>
+auto* row_call(Call&& call) {
+  return std::get_if<RowCall>(&call.what);
+}
 // The same, but of a library's call the row in its place.
-const RowCall* own_row(const KernelCall& call);
-RowCall* own_row(KernelCall& call);
+template <class Call>
+auto* own_row(Call&& call) {
+  auto* library = std::get_if<LibraryRun>(&call.what);
+  return library != nullptr ? &library->fallback : row_call(call);
+}
 
 inline bool is_removed(const KernelCall& call) { return call.what.index() == 0; }
 bool is_row(const KernelCall& call, std::string_view row);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -12,19 +15,12 @@
 namespace aicf {
 namespace {
 
-TileOp wrap_op(DType dtype) {
-  return dtype == DType::i16 ? TileOp::wrap_i16 : dtype == DType::i8 ? TileOp::wrap_i8 : TileOp::wrap_u8;
-}
-
-TileOp clamp_op(DType dtype) {
-  return dtype == DType::i16 ? TileOp::clamp_i16 : dtype == DType::i8 ? TileOp::clamp_i8 : TileOp::clamp_u8;
-}
-
-TileOp round_op(DType half) { return half == DType::f16 ? TileOp::round_f16 : TileOp::round_bf16; }
-
-TileOp convert_op(TileType to) {
-  constexpr TileOp kOps[] = {TileOp::to_f32, TileOp::to_f64, TileOp::to_i32, TileOp::to_i64, TileOp::to_mask};
-  return kOps[static_cast<int>(to)];
+// "round_" and "bf16", or a whole name. The tile machine claims no op without one.
+TileOp instruction(std::string_view name, std::string_view type = {}) {
+  const std::string whole = std::string(name) + std::string(type);
+  const std::optional<TileOp> op = find_tile_op(whole);
+  AICF_CHECK(op.has_value(), "no tile instruction: " + whole);
+  return *op;
 }
 
 // Emits instructions over virtual registers, one per value.
@@ -235,7 +231,7 @@ class RegionCompiler {
   // What was computed in f32 or i32 as a value of its narrower dtype.
   int16_t narrow(DType dtype, int16_t x, Point at) {
     const TileType type = tile_register_type(dtype);
-    return emit(is_half(dtype) ? round_op(dtype) : wrap_op(dtype), type, type, at, {x});
+    return emit(instruction(is_half(dtype) ? "round_" : "wrap_", dtype_name(dtype)), type, type, at, {x});
   }
 
   int16_t emit_pointwise(const Node& node, const std::vector<int16_t>& operands, Point at) {
@@ -258,18 +254,17 @@ class RegionCompiler {
       default:
         break;
     }
-    const auto op = find_tile_op(instruction_name(node));
-    AICF_CHECK(op.has_value(), "no tile instruction for a claimed op");
     const bool shift = node.op == Op::shift_left || node.op == Op::shift_right;
-    const int16_t value =
-        emit(*op, type, tile_register_type(result), at, operands, shift ? 8 * dtype_bytes(operand) : 0);
+    const int16_t value = emit(instruction(instruction_name(node)), type, tile_register_type(result), at,
+                               operands, shift ? 8 * dtype_bytes(operand) : 0);
     return is_narrow_integer(result) || rounds(node) ? narrow(result, value, at) : value;
   }
 
   int16_t emit_cast(int16_t x, DType from, DType to, Point at) {
     const TileType source = tile_register_type(from), target = tile_register_type(to);
-    if (is_narrow_integer(to) && is_float(from)) return emit(clamp_op(to), source, target, at, {x});
-    if (source != target) x = emit(convert_op(target), source, target, at, {x});
+    if (is_narrow_integer(to) && is_float(from))
+      return emit(instruction("clamp_", dtype_name(to)), source, target, at, {x});
+    if (source != target) x = emit(instruction("to_", tile_type_name(target)), source, target, at, {x});
     return is_half(to) || is_narrow_integer(to) ? narrow(to, x, at) : x;
   }
 
@@ -287,9 +282,7 @@ class RegionCompiler {
     const int s = ready_stage(source);
     int16_t operand = use(source, s);
     if (operand >= kTileScalarBase) operand = spread(operand, type, s);
-    const auto op = find_tile_op(op_info(node.op).name);
-    AICF_CHECK(op.has_value(), "no tile instruction for a reduction");
-    int16_t result = emit(*op, type, type, {s, true}, {operand});
+    int16_t result = emit(instruction(op_info(node.op).name), type, type, {s, true}, {operand});
     const Point behind{s + 1, true};
     stage(behind.stage);
     if (is_narrow_integer(dtype) && (node.op == Op::reduce_max || node.op == Op::reduce_min))
