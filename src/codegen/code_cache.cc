@@ -14,8 +14,8 @@
 #include "base/file_lock.h"
 #include "base/jit.h"
 #include "base/log.h"
+#include "base/packed_error.h"
 #include "codegen/nvrtc.h"
-#include "codegen/packed_error.h"
 #include "ir/hash.h"
 #include "kernels/common/cuda_kernel.h"
 

@@ -25,7 +25,7 @@
 
 #include "base/error.h"
 #include "base/out_of_memory.h"
-#include "codegen/packed_error.h"
+#include "base/packed_error.h"
 
 namespace aicf {
 namespace {

@@ -1,4 +1,4 @@
-#include "codegen/packed_error.h"
+#include "base/packed_error.h"
 
 #include <algorithm>
 #include <array>
