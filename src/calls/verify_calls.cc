@@ -28,14 +28,11 @@ class CallVerifier {
     written_.assign(roots, false);
     for (size_t root = 0; root < roots; ++root) written_[root] = is_there_before(static_cast<ValueId>(root));
     find_lost_variables();
-    for (const KernelCall& call : calls_.init_calls) {
-      check_call(call);
-      run_in_order(call, true);
-    }
-    for (const KernelCall& call : calls_.calls) {
-      check_call(call);
-      run_in_order(call, false);
-    }
+    for (const auto* list : {&calls_.init_calls, &calls_.calls})
+      for (const KernelCall& call : *list) {
+        check_call(call);
+        run_in_order(call, list == &calls_.init_calls);
+      }
     check_lanes();
     for (const ValueId root : calls_.output_roots)
       require(written_[static_cast<size_t>(root)], "nothing writes an output", nullptr, root);
@@ -226,10 +223,11 @@ class CallVerifier {
     const WorkForm work = facts_of(row.row).work;
     const size_t sums = sums_of(work), first = static_cast<size_t>(use.first_operand);
     const bool is_region = use.role == ProgramRole::kRegion;
-    require((use.role == ProgramRole::kPrologue) == (work == WorkForm::kMessages),
-            "its program plays another role in its row", &call);
-    if (use.role == ProgramRole::kPrologue) return check_prologue(program, use, row, call);
-    require(is_region == (sums == 0), "its program plays another role in its row", &call);
+    const ProgramRole role = work == WorkForm::kMessages ? ProgramRole::kPrologue
+                             : sums > 0                  ? ProgramRole::kEpilogue
+                                                         : ProgramRole::kRegion;
+    require(use.role == role, "its program plays another role in its row", &call);
+    if (role == ProgramRole::kPrologue) return check_prologue(program, use, row, call);
     require(use.first_operand >= (is_region ? 0 : static_cast<int>(sums) + 1) &&
                 first <= call.inputs.size() && program.inputs.size() >= sums,
             "the program's operands begin elsewhere", &call);
@@ -257,24 +255,22 @@ class CallVerifier {
     const auto has = [](const std::vector<Window>& list, const Window& w) {
       return std::find(list.begin(), list.end(), w) != list.end();
     };
-    std::vector<Window> inputs, outputs;
+    KernelCall whole;
     int last = 0;
-    for (const auto& [one, stage] : members) {
-      const KernelCall& member = *one;
-      check_call(member);
-      require(members_of(member).empty(), "its member has members", &call);
-      require(stage == last || (one != members[0].call && stage == last + 1),
-              "stages of members do not ascend from 0", &member);
+    for (const auto& [member, stage] : members) {
+      check_call(*member);
+      require(members_of(*member).empty(), "its member has members", &call);
+      require(stage == last || (member != members[0].call && stage == last + 1),
+              "stages of members do not ascend from 0", member);
       last = stage;
-      for (const Window& w : member.inputs)
-        require(has(call.inputs, w), "its member reads what it does not", &call);
-      for (const Window& w : member.outputs)
-        require(has(call.outputs, w), "its member writes what it does not", &call);
-      add_once(member.inputs, inputs);
-      add_once(member.outputs, outputs);
+      add_member(*member, whole);
     }
-    for (const Window& w : call.inputs) require(has(inputs, w), "no member reads an operand", &call);
-    for (const Window& w : call.outputs) require(has(outputs, w), "no member writes a result", &call);
+    for (const Window& w : whole.inputs)
+      require(has(call.inputs, w), "its member reads what it does not", &call);
+    for (const Window& w : whole.outputs)
+      require(has(call.outputs, w), "its member writes what it does not", &call);
+    for (const Window& w : call.inputs) require(has(whole.inputs, w), "no member reads an operand", &call);
+    for (const Window& w : call.outputs) require(has(whole.outputs, w), "no member writes a result", &call);
   }
 
   // Members of one stage run side by side: what one of them writes, another does not read.
