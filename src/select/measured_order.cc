@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/parse_number.h"
+#include "kernels/common/kernel.h"
 #include "select/measured_order_weights.inc"
 
 namespace aicf {
