@@ -58,14 +58,13 @@ class LaneAssigner {
       : rule_(rule),
         calls_(rule.graph.calls),
         context_(context_of(rule.graph, rule.target)),
-        needed_(calls_.size()),
         costs_(calls_.size()),
         order_(calls_.size()),
         open_lane_(calls_.size()),
         part_(calls_.size()),
         most_held_(kLeastHeld) {
     const Legality legality(rule.graph);
-    for (size_t at = 0; at < calls_.size(); ++at) needed_[at] = legality.needed_by_byte(at);
+    needed_ = legality.needed_by_byte();
     most_held_ = std::max(most_held_, LiveBytes(rule.graph, legality).peak() / kPartHeld);
     std::iota(order_.begin(), order_.end(), size_t{0});
   }

@@ -24,6 +24,7 @@ constexpr int64_t kMaxStaticShared = 16 * 1024;  // bytes of all members togethe
 
 // A call that could be a member.
 struct Small {
+  size_t at;  // its place
   std::string function;
   int block = 0;  // threads
   size_t arguments = 0;
@@ -33,94 +34,81 @@ struct Small {
   double time() const { return std::max(cost.block_time, cost.bytes_time); }
 };
 
-// A bundle that grows: its calls, and what is known of each.
+// A bundle that grows.
 struct Open {
-  std::vector<KernelCall> calls;
-  std::vector<Small> smalls;
+  std::vector<Small> members;
 
-  // The first stage in which the call finds what it reads, and overwrites nothing that is still read; 0: it
-  // shares nothing with the bundle that anybody writes.
-  int first_stage(const KernelCall& call) const {
+  // The first stage in which a call that needs these finds what it reads, and overwrites nothing that is
+  // still read; 0: it shares nothing with the bundle that anybody writes.
+  int first_stage(const std::vector<size_t>& needed) const {
     int stage = 0;
-    for (size_t i = 0; i < calls.size(); ++i)
-      if (smalls[i].cost.stage >= stage && must_keep_order_by_byte(calls[i], call))
-        stage = smalls[i].cost.stage + 1;
+    for (const Small& small : members)
+      if (std::binary_search(needed.begin(), needed.end(), small.at))
+        stage = std::max(stage, small.cost.stage + 1);
     return stage;
   }
 
   // Microseconds.
   double time(const Target& target) const {
     std::vector<MemberCost> costs;
-    for (const Small& small : smalls) costs.push_back(small.cost);
+    for (const Small& small : members) costs.push_back(small.cost);
     return bundle_cost(costs, target).time;
   }
 };
-
-KernelCall bundle_of(Open open) {
-  KernelCall bundle;
-  std::vector<BundleMember>& members = bundle.what.emplace<Bundle>().members;
-  for (size_t i = 0; i < open.calls.size(); ++i)
-    members.push_back({std::move(open.calls[i]), open.smalls[i].cost.stage});
-  std::stable_sort(members.begin(), members.end(),
-                   [](const BundleMember& a, const BundleMember& b) { return a.stage < b.stage; });
-  for (const auto& [member, stage] : members) add_member(member, bundle);
-  bundle.reason = members.back().stage == 0 ? "side by side in one launch"
-                                            : "small calls, one after the other in one launch";
-  return bundle;
-}
 
 class Bundler {
  public:
   explicit Bundler(const RuleSite& rule)
       : rule_(rule),
-        calls_(rule.graph),
+        calls_(rule.graph.calls),
         context_(context_of(rule.graph, rule.target)),
-        edge_(rule.target.facts().edge_microseconds) {}
+        edge_(rule.target.facts().edge_microseconds),
+        needed_(Legality(rule.graph).needed_by_byte()) {}
 
   void run() {
-    for (KernelCall& call : calls_.calls) add(std::move(call));
+    for (size_t at = 0; at < calls_.size(); ++at) add(at);
     while (!open_.empty()) close(0);
-    calls_.calls = std::move(done_);
+    calls_ = std::move(done_);
   }
 
  private:
-  void add(KernelCall call) {
-    std::vector<size_t> needed;
+  void add(size_t at) {
+    std::vector<size_t> before;  // bundles that it needs
     for (size_t i = 0; i < open_.size(); ++i)
-      if (open_[i].first_stage(call) > 0) needed.push_back(i);
-    const std::optional<Small> small = small_call(call);
-    if (small && needed.size() == 1 && join(needed[0], call, *small)) return;
-    for (; !needed.empty(); needed.pop_back()) close(needed.back());
+      if (open_[i].first_stage(needed_[at]) > 0) before.push_back(i);
+    const std::optional<Small> small = small_call(at);
+    if (small && before.size() == 1 && join(before[0], *small)) return;
+    for (; !before.empty(); before.pop_back()) close(before.back());
     for (size_t i = 0; small && i < open_.size(); ++i)
-      if (join(i, call, *small)) return;
+      if (join(i, *small)) return;
     if (!small) {
-      done_.push_back(std::move(call));
+      done_.push_back(std::move(calls_[at]));
       return;
     }
     if (open_.size() == kMaxOpen) close(0);
-    open_.push_back({{std::move(call)}, {*small}});
+    open_.push_back({{*small}});
   }
 
   // Takes the call into the bundle if that pays. Of those that share no memory with it, a refusal says
   // little.
-  bool join(size_t index, KernelCall& call, Small small) {
+  bool join(size_t index, Small small) {
     Open& open = open_[index];
-    small.cost.stage = open.first_stage(call);
-    if (const Decision decision = add_if_it_pays(open, small); !decision) {
-      if (small.cost.stage > 0)
-        rule_.report({&open.calls.front(), &call}, false, "not bundled: " + decision.why());
-      return false;
-    }
-    open.calls.push_back(std::move(call));
-    return true;
+    small.cost.stage = open.first_stage(needed_[small.at]);
+    const Decision decision = add_if_it_pays(open, small);
+    if (!decision && small.cost.stage > 0)
+      rule_.report({&calls_[open.members[0].at], &calls_[small.at]}, false, "not bundled: " + decision.why());
+    return static_cast<bool>(decision);
   }
-  std::optional<Small> small_call(const KernelCall& call) const {
+
+  std::optional<Small> small_call(size_t at) const {
+    const KernelCall& call = calls_[at];
     const RowCall* row = row_call(call);
     if (row == nullptr) return std::nullopt;
     const CudaCode code = call_code(call, context_, CodeForm::member);
     if (!joins_bundle(code)) return std::nullopt;
     const CudaLaunch& launch = code.launches[0];
-    const Small small{.function = launch.function,
+    const Small small{.at = at,
+                      .function = launch.function,
                       .block = launch.block,
                       .arguments = call.inputs.size() + call.outputs.size() + launch.params.size() +
                                    launch.fparams.size() + 1,
@@ -135,11 +123,11 @@ class Bundler {
   Decision add_if_it_pays(Open& open, const Small& small) const {
     size_t arguments = small.arguments;
     int64_t shared = small.static_shared;
-    for (const Small& other : open.smalls) arguments += other.arguments, shared += other.static_shared;
-    if (open.calls.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
+    for (const Small& other : open.members) arguments += other.arguments, shared += other.static_shared;
+    if (open.members.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
       return Decision::no("the bundle takes no more members");
     const double apart = open.time(context_.target) + edge_ + small.time();
-    open.smalls.push_back(small);
+    open.members.push_back(small);
     const double together = open.time(context_.target);
     Decision decision;
     if (!fits_side_by_side(open))
@@ -147,7 +135,7 @@ class Bundler {
     else if (together > apart)
       decision = Decision::no("estimated " + format_fixed(together, 1) + " us together, " +
                               format_fixed(apart, 1) + " us apart");
-    if (!decision) open.smalls.pop_back();
+    if (!decision) open.members.pop_back();
     return decision;
   }
 
@@ -156,15 +144,15 @@ class Bundler {
   bool fits_side_by_side(const Open& open) const {
     const int64_t few = 2 * context_.target.facts().multiprocessors;
     int64_t all = 0, others = 0;
-    for (const Small& small : open.smalls) {
+    for (const Small& small : open.members) {
       if (small.cost.stage > 0) return true;
       all += small.cost.blocks;
     }
     if (all <= few) return true;
     const Small& most =
-        *std::max_element(open.smalls.begin(), open.smalls.end(),
+        *std::max_element(open.members.begin(), open.members.end(),
                           [](const Small& a, const Small& b) { return a.cost.blocks < b.cost.blocks; });
-    for (const Small& small : open.smalls) {
+    for (const Small& small : open.members) {
       if (small.block > most.block) return false;
       if (small.function != most.function || small.block != most.block) others += small.cost.blocks;
     }
@@ -174,8 +162,8 @@ class Bundler {
   void close(size_t index) {
     Open open = std::move(open_[index]);
     open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(index));
-    if (open.calls.size() == 1) {
-      done_.push_back(std::move(open.calls[0]));
+    if (open.members.size() == 1) {
+      done_.push_back(std::move(calls_[open.members[0].at]));
       return;
     }
     done_.push_back(bundle_of(std::move(open)));
@@ -184,11 +172,26 @@ class Bundler {
     rule_.report(members, true, done_.back().reason);
   }
 
+  KernelCall bundle_of(Open open) {
+    std::stable_sort(open.members.begin(), open.members.end(),
+                     [](const Small& a, const Small& b) { return a.cost.stage < b.cost.stage; });
+    KernelCall bundle;
+    std::vector<BundleMember>& members = bundle.what.emplace<Bundle>().members;
+    for (const Small& small : open.members) {
+      members.push_back({std::move(calls_[small.at]), small.cost.stage});
+      add_member(members.back().call, bundle);
+    }
+    bundle.reason = members.back().stage == 0 ? "side by side in one launch"
+                                              : "small calls, one after the other in one launch";
+    return bundle;
+  }
+
   const RuleSite& rule_;
-  CallGraph& calls_;
+  std::vector<KernelCall>& calls_;
   CodeContext context_;
   double edge_;
-  std::vector<Open> open_;  // none shares with another what anybody writes
+  std::vector<std::vector<size_t>> needed_;  // by call: those before it that it has to stay behind
+  std::vector<Open> open_;                   // none shares with another what anybody writes
   std::vector<KernelCall> done_;
 };
 

@@ -125,15 +125,17 @@ size_t Legality::last_place(size_t from) const {
   return first_obstacle(calls_.calls[from], from + 1, calls_.calls.size()) - 1;
 }
 
-std::vector<size_t> Legality::needed_by_byte(size_t at) const {
-  const KernelCall& call = calls_.calls[at];
-  std::vector<size_t> needed;
-  const auto look_at = [&](const std::vector<size_t>& places) {
-    for (auto other = places.begin(); other != places.end() && *other < at; ++other)
-      if (must_keep_order_by_byte(calls_.calls[*other], call)) insert_place(needed, *other);
-  };
-  for (const Window& w : call.inputs) look_at(writers(w.root));
-  for (const Window& w : call.outputs) look_at(writers(w.root)), look_at(readers(w.root));
+std::vector<std::vector<size_t>> Legality::needed_by_byte() const {
+  std::vector<std::vector<size_t>> needed(calls_.calls.size());
+  for (size_t at = 0; at < needed.size(); ++at) {
+    const KernelCall& call = calls_.calls[at];
+    const auto look_at = [&](const std::vector<size_t>& places) {
+      for (auto other = places.begin(); other != places.end() && *other < at; ++other)
+        if (must_keep_order_by_byte(calls_.calls[*other], call)) insert_place(needed[at], *other);
+    };
+    for (const Window& w : call.inputs) look_at(writers(w.root));
+    for (const Window& w : call.outputs) look_at(writers(w.root)), look_at(readers(w.root));
+  }
   return needed;
 }
 

@@ -44,8 +44,8 @@ class Legality {
   // The last place where it may stand.
   size_t last_place(size_t from) const;
 
-  // The calls before it that it has to stay behind (must_keep_order_by_byte), ascending.
-  std::vector<size_t> needed_by_byte(size_t at) const;
+  // By call: those before it that it has to stay behind (must_keep_order_by_byte), ascending.
+  std::vector<std::vector<size_t>> needed_by_byte() const;
 
   // Gives the call that stood there.
   KernelCall replace(size_t at, KernelCall call);
