@@ -135,3 +135,27 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as refused:
         drawn.Run(options)
     assert refused.value.code == 2
+
+
+def test_the_reference_runs_encoder_layers_as_they_are_written() -> None:
+    torch = pytest.importorskip("torch")
+    import drawn_sides
+    from drawn_family import Case, Input
+
+    seen: list[bool] = []
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, "gelu", batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            seen.append(torch.backends.mha.get_fastpath_enabled())
+            return self.layer(x)
+
+    problem = argparse.Namespace(mode="inference", device="cuda", dtype="f32", door="call", optimizer="")
+    work = drawn_sides.Work(problem, Case(Model(), [Input("x", (1, 3, 8))]), [torch.ones(1, 3, 8)], None, 1)
+    assert "torch.compile, layers as written" in drawn_sides.peer_names(work)
+    drawn_sides.reference(work)
+    assert seen == [False]
+    assert torch.backends.mha.get_fastpath_enabled()
