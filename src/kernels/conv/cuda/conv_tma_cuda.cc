@@ -86,6 +86,7 @@ WgmmaTile wgmma_tile(const CudaProblem& problem, const CudaProblem& epilogue, co
           .half_tile = halves,
           .rounds_x = problem.inputs[0].dtype == DType::f32,
           .chunk = chunk_registers(epilogue, 2, halves, way.block_n),
+          .boxes = true,
           .machine = problem.machine};
 }
 

@@ -116,7 +116,8 @@ int chunks_ahead(const MatmulWay& c, const WgmmaTile& tile) {
   constexpr int kFewBlocks = 2, kTwoChunks = 4, kOneChunk = 8;
   if (c.occupancy > kFewBlocks || tile.own_bytes > kOneChunk) return 0;
   const int most = tile.own_bytes > kTwoChunks ? 1 : 2;
-  if (!has_loader_group(c)) return most;
+  // Of rows of halves that are neighbours, two chunks of two such operands found registers in every tile.
+  if (!has_loader_group(c) || !(tile.rounds_x || tile.boxes)) return most;
   const int left = registers_left(c, tile.rounds_x), chunk = tile.chunk.all();
   if (chunk > left) return 0;
   // The first of two chunks is there while the product runs, and where its rows lie.

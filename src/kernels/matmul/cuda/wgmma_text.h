@@ -43,6 +43,7 @@ struct WgmmaTile {
   int own_bytes = 0;          // of a group's epilogue, that it reads for each result
   bool rounds_x = false;      // x passes through registers (wgmma_tf32.cuh)
   ChunkRegisters chunk = {};  // of what the epilogue reads
+  bool boxes = false;         // rows are pixels of boxes (conv_tma.cuh)
   int reductions = 0;         // of rows, in the epilogue
   int epilogue_warps = 4;     // that run the epilogue and nothing else
   CudaMachine machine = {};
