@@ -97,6 +97,15 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
       {"it reads what nothing has written",
        [](CallGraph& calls) { std::swap(calls.calls[0], calls.calls[1]); }},
       {"it reads what nothing has written", [](CallGraph& calls) { calls.calls.erase(calls.calls.begin()); }},
+      {"",
+       [](CallGraph& calls) {
+         KernelCall reader = calls.calls[0];
+         reader.what = RowCall{.row = "k"};
+         reader.inputs = reader.outputs;
+         reader.inputs[0].sizes[0] = Dim(0);
+         reader.outputs.clear();
+         calls.calls.insert(calls.calls.begin(), reader);
+       }},
       {"nothing writes an output",
        [](CallGraph& calls) {
          calls.output_roots[0] = static_cast<ValueId>(calls.constant.size());
