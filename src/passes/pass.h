@@ -74,6 +74,8 @@ Graph keep_reduced_axes(const Graph& graph, const PassContext& context);
 Graph decompose_composites(const Graph& graph, const PassContext& context);
 // Computes transposed convolutions as convolutions of stride 1, one for each phase of their strides.
 Graph decompose_conv_transpose(const Graph& graph, const PassContext& context);
+// Computes convolutions of patches of few channels as those of one tap over more channels.
+Graph patches_to_channels(const Graph& graph, const PassContext& context);
 // Computes convolutions of one tap as products where the values around them lie by rows.
 Graph multiply_pointwise_convs(const Graph& graph, const PassContext& context);
 // Sums over the rows or columns of a matrix in place of products of it with one row or column, but in halves.

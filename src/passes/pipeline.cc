@@ -94,6 +94,8 @@ const std::vector<PassInfo>& pass_table() {
       // folds
       // below.
       {"decompose_conv_transpose", decompose_conv_transpose, false, 1, has_op<Op::conv_transpose>},
+      // What it makes may be a product.
+      {"patches_to_channels", patches_to_channels, false, 2, convolves_on_gpu},
       // Wants every convolution, and norms as the reductions that they are.
       {"multiply_pointwise_convs", multiply_pointwise_convs, false, 2, convolves_on_gpu},
       // Products of convolutions too; reductions of its own are given their axes below.
