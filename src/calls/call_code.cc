@@ -1,5 +1,6 @@
 #include "calls/call_code.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.h"
@@ -31,6 +32,18 @@ std::vector<KernelVariant> ways_of_group(const GroupedProducts& group, const Cod
                           sums);
 }
 
+// Of a window of a constant that repeats one element.
+std::optional<double> repeated_value(const Window& window, const Graph* graph) {
+  if (graph == nullptr || window.root >= graph->value_count() ||
+      graph->value(window.root).role != Role::kConstant ||
+      std::any_of(window.strides.begin(), window.strides.end(), [](const Dim& s) { return !(s == Dim(0)); }))
+    return std::nullopt;
+  const Array& constant = graph->value(window.root).constant;
+  const std::optional<int64_t> at = window.offset.constant();
+  if (constant.dtype() != window.dtype || !at || *at < 0 || *at >= constant.count()) return std::nullopt;
+  return constant.get_f64(*at);
+}
+
 }  // namespace
 
 CudaProblem call_problem(const KernelCall& call, const CodeContext& context, const TileProgram* program) {
@@ -40,6 +53,7 @@ CudaProblem call_problem(const KernelCall& call, const CodeContext& context, con
     CudaWindow& window = problem.inputs[i];
     window.constant = !context.constant.empty() && context.constant[static_cast<size_t>(root)];
     window.ready = window.constant || (context.running && !context.running->contains(root));
+    window.value = repeated_value(call.inputs[i], context.graph);
   }
   if (program != nullptr)
     problem.program = program;

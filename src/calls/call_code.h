@@ -20,11 +20,12 @@ struct CodeContext {
   // Roots that launches write which can still be running when the call's first launch begins; none: not
   // known.
   std::optional<std::set<ValueId>> running = std::nullopt;
+  const Graph* graph = nullptr;  // of the values that roots are; null: what constants are is not known
 };
 
 // As little as is known of any call of the graph.
 inline CodeContext context_of(const CallGraph& calls, const Target& target) {
-  return {calls.programs, calls.constant, target, calls.ranges};
+  return {calls.programs, calls.constant, target, calls.ranges, std::nullopt, &calls.graph};
 }
 
 // What the call's row of the kernel table is asked. Of several calls that share a launch, the windows alone.

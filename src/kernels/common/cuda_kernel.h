@@ -28,6 +28,8 @@ struct CudaWindow : Strided<Dim> {
   bool constant = false;
   // Nor does a launch that can still be running when this one begins (CodeContext::running): the same.
   bool ready = false;
+  // What every element is, where a constant that repeats one says so.
+  std::optional<double> value = {};
   bool operator==(const CudaWindow&) const = default;
 };
 

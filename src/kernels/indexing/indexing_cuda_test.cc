@@ -1,5 +1,6 @@
 // The text of the indexing rows compiles for random problems, and moves wide units where it can.
 #include <array>
+#include <limits>
 
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
@@ -201,6 +202,155 @@ TEST(IndexingCuda, LinesWithIndicesOfTheirOwnGoByBuckets) {
   compile_all(texts);
 }
 
+// Edges of a graph to its nodes.
+CudaProblem edges_problem(DType dtype, int64_t edges, int64_t nodes, int64_t width) {
+  CudaProblem p;
+  p.inputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(edges), Dim(width)}, {Dim(1), Dim(0)}},
+              {dtype, Dim(0), {Dim(edges), Dim(width)}, {Dim(width), Dim(1)}}};
+  p.outputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(width), Dim(1)}}};
+  p.params = {Dim(0), Dim(1)};
+  return p;
+}
+
+// Updates of lines [updates, lines] to [size, lines], each with an index of its own.
+CudaProblem lines_problem(DType dtype, int64_t lines, int64_t updates, int64_t size, int64_t reduction) {
+  const auto window = [&](DType type, int64_t along) {
+    return CudaWindow{{type, Dim(0), {Dim(along), Dim(lines)}, {Dim(lines), Dim(1)}}};
+  };
+  CudaProblem p;
+  p.inputs = {window(dtype, size), window(DType::i64, updates), window(dtype, updates)};
+  p.outputs = {window(dtype, size)};
+  p.params = {Dim(0), Dim(reduction)};
+  return p;
+}
+void repeat(CudaWindow& window) {
+  for (Dim& stride : window.strides) stride = Dim(0);
+}
+// Where x and the updates are constants.
+CudaProblem count_problem(DType dtype, int64_t updates, double x, double update) {
+  CudaProblem p = lines_problem(dtype, 1, updates, 30000, 1);
+  repeat(p.inputs[0]);
+  repeat(p.inputs[2]);
+  p.inputs[0].value = x;
+  p.inputs[2].value = update;
+  return p;
+}
+std::string last_scatter(const CudaCode& code) { return code.launches.back().function; }
+constexpr const char* kAnyOrder = "combine_in_any_order";
+
+// Integers, and one element everywhere: by atomic operations on a copy.
+TEST(IndexingCuda, UpdatesInAnyOrderAreNotSorted) {
+  RowTexts texts;
+  const auto function = [&](const CudaProblem& p) {
+    const CudaCode code = texts.add("scatter_elements", p, {});
+    EXPECT_EQ(code.launches.size(), p.replaced.empty() ? 2u : 1u);
+    EXPECT_EQ(code.workspace_bytes, Dim(0));
+    EXPECT_TRUE(code.launches.back().reports_errors);
+    return last_scatter(code);
+  };
+  for (const DType dtype : {DType::i32, DType::i64})
+    for (const int64_t reduction : {1, 3, 4})
+      for (const int64_t lines : {30, 9000}) {
+        CudaProblem p = lines_problem(dtype, lines, 40000, 1000, reduction);
+        EXPECT_EQ(function(p), kAnyOrder);
+        p.replaced = {0};
+        EXPECT_EQ(function(p), kAnyOrder);
+      }
+  for (const DType dtype : {DType::i32, DType::i64}) {
+    CudaProblem p = lines_problem(dtype, 1, 100000, 300, 1);
+    repeat(p.inputs[2]);
+    EXPECT_EQ(function(p), "count_updates");
+  }
+  CudaProblem p = lines_problem(DType::i64, 1, 100000, 30000, 1);  // too many for shared memory
+  repeat(p.inputs[2]);
+  EXPECT_EQ(function(p), kAnyOrder);
+  for (const DType dtype : {DType::boolean, DType::f16, DType::f32, DType::f64}) {
+    p = lines_problem(dtype, 1, 100000, 300, 0);
+    repeat(p.inputs[2]);
+    EXPECT_EQ(function(p), kAnyOrder);
+  }
+  // Rows, and members of a bundle, which have no launch before them.
+  p = edges_problem(DType::i64, 80000, 5000, 64);
+  EXPECT_EQ(function(p), kAnyOrder);
+  EXPECT_FALSE(scatter_order("scatter_elements", p));
+  p.form = CodeForm::member;
+  EXPECT_NE(last_scatter(find_cuda_kernel("scatter_elements")->generate(p)), kAnyOrder);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+TEST(IndexingCuda, UpdatesWhoseOrderMattersAreSorted) {
+  const auto function = [](const CudaProblem& p) {
+    return last_scatter(find_cuda_kernel("scatter_elements")->generate(p));
+  };
+  for (const auto& [dtype, reduction] : {std::pair{DType::f32, 1},
+                                         {DType::f32, 3},
+                                         {DType::f32, 4},
+                                         {DType::i64, 2},
+                                         {DType::i64, 0},
+                                         {DType::i8, 1}})
+    EXPECT_NE(function(lines_problem(dtype, 1, 100000, 30000, reduction)), kAnyOrder);
+}
+
+// Sums of whole numbers that the type has all of are not rounded.
+TEST(IndexingCuda, CountsOfConstantsAreAddedInAnyOrder) {
+  RowTexts texts;
+  const auto function = [&](const CudaProblem& p) {
+    return last_scatter(texts.add("scatter_elements", p, {}));
+  };
+  EXPECT_EQ(function(count_problem(DType::f32, 100000, 0, 1)), kAnyOrder);
+  EXPECT_EQ(function(count_problem(DType::f32, 100000, -7, -160)), kAnyOrder);
+  EXPECT_EQ(function(count_problem(DType::f32, 1 << 24, 0, 1)), kAnyOrder);
+  EXPECT_EQ(function(count_problem(DType::f64, 100000, 1 << 30, 1 << 30)), kAnyOrder);
+  CudaProblem few = count_problem(DType::f32, 100000, 0, 1);
+  few.inputs[0].sizes[0] = few.outputs[0].sizes[0] = Dim(300);
+  EXPECT_EQ(function(few), "count_updates");
+  EXPECT_FALSE(scatter_order("scatter_elements", few));
+  constexpr double kMost = 1 << 24, kInfinity = std::numeric_limits<double>::infinity(),
+                   kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [x, update] : {std::pair{0.0, 0.5},
+                                  {0.5, 1.0},
+                                  {0.0, -200.0},
+                                  {kMost, 1.0},
+                                  {0.0, kInfinity},
+                                  {kNan, 1.0},
+                                  {0.0, kNan}})
+    EXPECT_NE(function(count_problem(DType::f32, 100000, x, update)), kAnyOrder) << x << " " << update;
+  EXPECT_NE(function(count_problem(DType::f32, (1 << 24) + 1, 0, 1)), kAnyOrder);
+  EXPECT_NE(function(count_problem(DType::f16, 100, 0, 1)), kAnyOrder);
+  for (const size_t input : {0, 2}) {
+    CudaProblem p = count_problem(DType::f32, 100000, 0, 1);
+    p.inputs[input].value.reset();
+    EXPECT_NE(function(p), kAnyOrder) << input;
+  }
+  // Every update of no index is one of the whole of x.
+  CudaProblem whole;
+  whole.inputs = {{DType::f32, Dim(0), {Dim(8)}, {Dim(0)}},
+                  {DType::i64, Dim(0), {Dim(1 << 24), Dim(0)}, {Dim(0), Dim(1)}},
+                  {DType::f32, Dim(0), {Dim(1 << 24), Dim(8)}, {Dim(0), Dim(0)}}};
+  whole.outputs = {{DType::f32, Dim(0), {Dim(8)}, {Dim(1)}}};
+  whole.params = {Dim(1)};
+  whole.inputs[0].value = 0;
+  whole.inputs[2].value = 2;
+  EXPECT_NE(last_scatter(texts.add("scatter_nd", whole, {})), kAnyOrder);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// One launch that looks through them takes less than a copy and another.
+TEST(IndexingCuda, FewUpdatesInAnyOrderTakeOneLaunch) {
+  CudaProblem p;
+  p.inputs = {{DType::i64, Dim(0), {Dim(1000), Dim(768)}, {Dim(0), Dim(0)}},
+              {DType::i64, Dim(0), {Dim(64), Dim(1)}, {Dim(1), Dim(1)}},
+              {DType::i64, Dim(0), {Dim(64), Dim(768)}, {Dim(768), Dim(1)}}};
+  p.outputs = {{DType::i64, Dim(0), {Dim(1000), Dim(768)}, {Dim(768), Dim(1)}}};
+  p.params = {Dim(1)};
+  EXPECT_EQ(last_scatter(find_cuda_kernel("scatter_nd")->generate(p)), "scan_updates");
+  p.inputs[1].sizes[0] = p.inputs[2].sizes[0] = Dim(4096);
+  EXPECT_EQ(last_scatter(find_cuda_kernel("scatter_nd")->generate(p)), kAnyOrder);
+}
+
 // What few updates reach of many rows is written twice; finding where the updates of each row begin would
 // take longer.
 TEST(IndexingCuda, FewUpdatesOfManyRowsFollowACopy) {
@@ -252,21 +402,10 @@ TEST(IndexingCuda, FewUpdatesOfFewRowsTakeOneLaunch) {
   compile_all(texts);
 }
 
-// Edges of a graph to its nodes.
-CudaProblem edges_problem(DType dtype, int64_t edges, int64_t nodes, int64_t width) {
-  CudaProblem p;
-  p.inputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(0), Dim(0)}},
-              {DType::i64, Dim(0), {Dim(edges), Dim(width)}, {Dim(1), Dim(0)}},
-              {dtype, Dim(0), {Dim(edges), Dim(width)}, {Dim(width), Dim(1)}}};
-  p.outputs = {{dtype, Dim(0), {Dim(nodes), Dim(width)}, {Dim(width), Dim(1)}}};
-  p.params = {Dim(0), Dim(1)};
-  return p;
-}
-
 // Where a place has many updates, each block sorts those of its places; a member of a bundle does not.
 TEST(IndexingCuda, UpdatesOfFewPlacesAreSortedByTheBlocksOfOneLaunch) {
   RowTexts texts;
-  for (const DType dtype : {DType::f32, DType::f16, DType::f64, DType::i64})
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64, DType::u8})
     for (const int64_t reduction : {0, 1, 3})
       for (const auto& [updates, places, width] :
            {std::array<int64_t, 3>{4096, 256, 16}, {2048, 100, 3}, {4096, 4096, 1}, {8000, 256, 64}}) {

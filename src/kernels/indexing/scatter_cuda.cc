@@ -199,6 +199,12 @@ Scan scan_of(const CudaProblem& problem, const ScatterProblem& s, int64_t unit) 
   return best;
 }
 
+// The same where every element of the output lies in a block, or not.
+Scan scan_of_rows(const CudaProblem& problem, const ScatterProblem& s, bool covers) {
+  const bool with_x = !is_one_element(problem.inputs[0]) && covers && !problem.replaces(0);
+  return scan_of(problem, s, scatter_unit(problem, s, with_x));
+}
+
 // That a warp of scan_updates looks through at once.
 int64_t updates_of_warp(int64_t updates) {
   constexpr int64_t kFewest = 128, kMost = 1024, kWarps = kScatterBlock / 32;
@@ -254,9 +260,7 @@ CudaCode sorted_code(const ScatterForm& form, ScatterProblem s, ScatterReduction
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const bool in_place = problem.replaces(0), one = is_one_element(x);
   const OrderMemory memory = order_memory(problem.inputs.size(), problem.outputs.size());
-  const Scan scan = memory == OrderMemory::kWorkspace
-                        ? scan_of(problem, s, scatter_unit(problem, s, !one && covers && !in_place))
-                        : Scan{};
+  const Scan scan = memory == OrderMemory::kWorkspace ? scan_of_rows(problem, s, covers) : Scan{};
   const bool scans = scan.way != ScanWay::kNone;
   bool copies =
       !scans && !in_place && !one && scatter_unit(problem, s, true) < scatter_unit(problem, s, false);
@@ -503,8 +507,87 @@ struct RowScatter {
   bool covers = true;  // every element of the output lies in a block
 };
 
-// The function that walks lines of few updates, or many lines; none where updates are sorted.
-const char* lines_function(const CudaProblem& problem, size_t axis) {
+// Whether sums of x and so many equal updates are whole numbers that the type has all of.
+bool are_whole_sums(const CudaProblem& problem, const ScatterProblem& s) {
+  const std::optional<double> x = problem.inputs[0].value, update = problem.inputs[2].value;
+  const DType dtype = problem.outputs[0].dtype;
+  if (!x || !update || (dtype != DType::f32 && dtype != DType::f64)) return false;
+  const double most = std::ldexp(1.0, dtype == DType::f32 ? 24 : 53),
+               count = static_cast<double>(upper_bound(s.lines.count(), problem.ranges));
+  return std::trunc(*x) == *x && std::trunc(*update) == *update &&
+         std::abs(*x) + count * std::abs(*update) <= most;
+}
+
+bool has_one_result(const CudaProblem& problem, const RowScatter& rows) {
+  const DType dtype = problem.outputs[0].dtype;
+  switch (rows.reduction) {
+    case ScatterReduction::none:
+      return is_one_element(problem.inputs[2]);
+    case ScatterReduction::mul:
+      return false;
+    case ScatterReduction::add:
+      if (are_whole_sums(problem, rows.s)) return true;
+      break;
+    case ScatterReduction::max:
+    case ScatterReduction::min:
+      break;
+  }
+  return dtype == DType::i32 || dtype == DType::i64;
+}
+
+// Whether every order of the updates gives the same bits, and the blocks of one launch do not find them
+// before x is copied.
+bool is_in_any_order(const CudaProblem& problem, const RowScatter& rows) {
+  constexpr double kCyclesOfLaunch = 3000;
+  if (is_member(problem) ||
+      order_memory(problem.inputs.size(), problem.outputs.size()) != OrderMemory::kWorkspace)
+    return false;
+  if (!has_one_result(problem, rows)) return false;
+  if (problem.replaces(0)) return true;
+  const Scan scan = scan_of_rows(problem, rows.s, rows.covers);
+  return scan.way == ScanWay::kNone || scan.cycles > kCyclesOfLaunch;
+}
+
+// By atomic operations on a copy of x.
+CudaCode any_order_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction) {
+  constexpr int64_t kMostCounted = 8192, kCountingBlock = 512, kFewestCounting = 32;
+  constexpr int64_t kUpdatesOfTarget = 4;  // of a block, at least: it adds a count to every target
+  s.places.merge_axes();
+  s.block.merge_axes();
+  const bool alike = is_one_element(problem.inputs[2]);
+  const std::string type = element_type(problem.outputs[0].dtype, reduction);
+  CudaCode code = empty_code();
+  code.source += includes({"indexing/scatter_any_order.cuh"});
+  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
+  const Dim updates = s.lines.count(), threads = updates * s.block.count();
+  const int64_t targets = upper_bound(s.targets, problem.ranges), usual = size_to_choose_by(updates, problem);
+  const int64_t counting = targets > kMostCounted
+                               ? 0
+                               : std::min(2 * problem.machine.multiprocessors,
+                                          usual / (kUpdatesOfTarget * std::max<int64_t>(1, targets)));
+  CudaParams params;
+  std::string body = scatter_text(problem, s, max(threads, s.targets), params);
+  const std::string operands =
+      pointer_text(type, "in2", true) + ", " + pointer_text(type, "out0", false) + ", error);\n";
+  CudaLaunch launch;
+  if (alike && reduction == ScatterReduction::add && s.block.rank() == 0 && counting >= kFewestCounting) {
+    body += "  aicf::count_updates(s, in1, " + params.expr(updates) + ", int(" + params.expr(s.targets) +
+            "), " + operands;
+    const Dim blocks = min(blocks_for(updates, kCountingBlock), Dim(counting));
+    launch = flat_launch("count_updates", blocks, kCountingBlock, params);
+    launch.shared_bytes = targets * 4;
+  } else {
+    body += "  aicf::combine_in_any_order<" + reduction_number(reduction) + ", " +
+            (alike ? "true" : "false") + ">(s, in1, " + operands;
+    launch = flat_launch("combine_in_any_order", blocks_for(threads, kScatterBlock), kScatterBlock, params);
+  }
+  launch.reports_errors = true;
+  add_kernel(code, problem, std::move(launch), body);
+  return code;
+}
+
+// The function that walks lines of few updates, or many lines; none where updates are sorted or in any order.
+const char* lines_function(const CudaProblem& problem, size_t axis, const RowScatter& rows) {
   const CudaWindow &indices = problem.inputs[1], &out = problem.outputs[0];
   const ScatterReduction reduction = reduction_of(problem.params[1]);
   Dim line_count(1);
@@ -512,6 +595,7 @@ const char* lines_function(const CudaProblem& problem, size_t axis) {
     if (i != axis) line_count = line_count * indices.sizes[i];
   const int64_t per_line = upper_bound(indices.sizes[axis], problem.ranges);
   if (per_line <= kFewUpdates) return "scatter_short_lines";
+  if (is_in_any_order(problem, rows)) return nullptr;
   // In whatever order.
   const bool exact =
       !is_float(out.dtype) || (reduction != ScatterReduction::add && reduction != ScatterReduction::mul);
@@ -588,11 +672,11 @@ RowScatter nd_rows(const CudaProblem& problem) {
 std::optional<ScatterOrder> order_of(const CudaProblem& problem, const RowScatter& rows,
                                      ScatterOrderCost* cost) {
   const ScatterProblem& s = rows.s;
-  const bool with_x = !is_one_element(problem.inputs[0]) && rows.covers && !problem.replaces(0);
+  if (is_in_any_order(problem, rows)) return std::nullopt;
   // An order says where the updates of every place begin.
   if (kPlacesOfUpdate * size_to_choose_by(s.lines.count(), problem) < size_to_choose_by(s.targets, problem))
     return std::nullopt;
-  const Scan scan = scan_of(problem, s, scatter_unit(problem, s, with_x));
+  const Scan scan = scan_of_rows(problem, s, rows.covers);
   if (scan.way == ScanWay::kFound) return std::nullopt;
   if (cost != nullptr) *cost = {order_cycles(problem, s), scan.cycles};
   const SortedUpdates updates = sorted_updates(problem, s, problem.outputs[0].dtype, rows.reduction,
@@ -607,17 +691,19 @@ std::optional<ScatterOrder> order_of(const CudaProblem& problem, const RowScatte
 CudaCode generate_scatter_elements(const CudaProblem& problem) {
   const size_t axis = cuda_axis(problem, problem.outputs[0]);
   const ScatterReduction reduction = reduction_of(problem.params[1]);
-  if (const char* function = lines_function(problem, axis))
+  RowScatter rows = elements_rows(problem, axis);
+  if (const char* function = lines_function(problem, axis, rows))
     return lines_code(problem, axis, reduction, function);
+  if (is_in_any_order(problem, rows)) return any_order_code(problem, std::move(rows.s), reduction);
   if (const auto buckets = elements_buckets(problem, axis))
     return bucket_scatter_code(problem, axis, *buckets, reduction,
                                element_type(problem.outputs[0].dtype, reduction));
-  RowScatter rows = elements_rows(problem, axis);
   return sorted_code({problem}, std::move(rows.s), reduction, rows.covers);
 }
 
 CudaCode generate_scatter_nd(const CudaProblem& problem) {
   RowScatter rows = nd_rows(problem);
+  if (is_in_any_order(problem, rows)) return any_order_code(problem, std::move(rows.s), rows.reduction);
   return sorted_code({problem}, std::move(rows.s), rows.reduction, rows.covers);
 }
 
@@ -669,8 +755,9 @@ std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProble
   if (kernel->generate == generate_scatter_nd) return order_of(problem, nd_rows(problem), cost);
   if (kernel->generate != generate_scatter_elements) return std::nullopt;
   const size_t axis = cuda_axis(problem, problem.outputs[0]);
-  if (lines_function(problem, axis) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
-  return order_of(problem, elements_rows(problem, axis), cost);
+  const RowScatter rows = elements_rows(problem, axis);
+  if (lines_function(problem, axis, rows) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
+  return order_of(problem, rows, cost);
 }
 
 }  // namespace aicf
