@@ -36,12 +36,12 @@ int64_t stage_channels(const CudaWindow& window) { return kStepDepth / halves_of
 int64_t tap_depth(const CudaWindow& w) {
   return halves_of(w) * round_up(constant(w.sizes[1]), stage_channels(w));
 }
-// Stages are of one tap. Channels that lack in its last one are multiplied as zeros: of halves up to a fifth
-// of all, in tf32, where gathered operands are multiplied at half the rate, less than half.
+// Stages are of one tap. In tf32, where gathered operands are multiplied at half the rate, less than half of
+// what is loaded may lack.
 bool has_stages(const CudaWindow& w) {
   if (!w.sizes[1].is_constant() || constant(w.sizes[1]) < 1) return false;
-  const int64_t depth = tap_depth(w), used = halves_of(w) * constant(w.sizes[1]);
-  return w.dtype == DType::f32 ? depth < 2 * used : 5 * depth <= 6 * used;
+  return w.dtype == DType::f32 ? tap_depth(w) < 2 * halves_of(w) * constant(w.sizes[1])
+                               : is_multiple(w.sizes[1], stage_channels(w));
 }
 // Spatial axes, one or two.
 size_t spatial_axes(const CudaWindow& w) { return w.sizes.size() - 2; }
