@@ -111,6 +111,7 @@ class AlongCompiler {
       step.kind = TileStepKind::kLoadAlias;
     } else if (mode == TileMode::kStrided && identical) {
       step.fn = nullptr;
+      if (!row_register(instr.dst) && may_alias(stage, position)) step.kind = TileStepKind::kLoadRun;
     }
     chunk_.push_back(step);
   }
@@ -197,7 +198,7 @@ class AlongCompiler {
   bool names_operand(int32_t slot, size_t end) const {
     for (size_t i = end; i-- > 0;)
       if (!is_store(chunk_[i]) && chunk_[i].kind != TileStepKind::kReduce && chunk_[i].dst == slot)
-        return chunk_[i].kind == TileStepKind::kLoadAlias;
+        return chunk_[i].kind == TileStepKind::kLoadAlias || chunk_[i].kind == TileStepKind::kLoadRun;
     return false;
   }
 

@@ -74,6 +74,29 @@ TEST(Tile, ColumnSumsHaveTheBitsOfRowSums) {
       }
 }
 
+// As those of a channel over pictures and places; the bits are those of rows that lie whole.
+TEST(Tile, SumsOverRunsHaveTheBitsOfRowSums) {
+  for (DType dtype : {DType::f32, DType::f16})
+    for (int64_t places : {1, 9, 16, 49, 512, 700, 1536, 5000})
+      for (IsaLevel isa : isa_levels()) {
+        const int64_t channels = 3, pictures = 5;
+        const TileProgram program = reduce(TileOp::reduce_sum, TileType::f32, dtype);
+        const std::vector<int64_t> sizes = {channels, pictures, places};
+        TestTensor x(dtype, sizes), y(dtype, {channels, 1, 1}), rows(dtype, sizes),
+            expected(dtype, {channels, 1, 1});
+        TensorArg runs = x.arg();  // memory is [pictures, channels, places]
+        runs.strides[0] = places, runs.strides[1] = channels * places;
+        x.randomize(9), y.poison(), expected.poison();
+        for (int64_t i = 0; i < x.count(); ++i)
+          rows.set(i,
+                   x.get((i / places % pictures * channels + i / (pictures * places)) * places + i % places));
+        step_testing::run_step({"tile", {runs}, {broadcast(y.arg(), sizes)}, {2}, {}, &program}, isa);
+        step_testing::run_step({"tile", {rows.arg()}, {broadcast(expected.arg(), sizes)}, {2}, {}, &program},
+                               isa);
+        for (int64_t i = 0; i < channels; ++i) ASSERT_EQ(y.bits(i), expected.bits(i)) << places;
+      }
+}
+
 TEST(Tile, ReductionsOfEveryType) {
   struct Row {
     TileOp op;

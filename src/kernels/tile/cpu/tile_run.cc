@@ -44,6 +44,19 @@ void for_each_run(const TileState& state, const TileOperand& operand, int64_t fi
   }
 }
 
+// Where inner elements [first, first + n) lie, if one after another along the last axis; else null.
+const std::byte* neighbours(const TileState& state, const TileOperand& operand, const std::byte* base,
+                            int64_t first, int64_t n) {
+  const int last = state.inner_rank - 1;
+  const int64_t *sizes = state.inner_sizes, *strides = operand.inner_strides;
+  if (strides[last] != operand.bytes || first % sizes[last] + n > sizes[last]) return nullptr;
+  for (int axis = last; axis >= 0; --axis) {
+    base += (axis > 0 ? first % sizes[axis] : first) * strides[axis];
+    first /= sizes[axis];
+  }
+  return base;
+}
+
 void gather(const TileState& state, const TileOperand& operand, const std::byte* base, int64_t first,
             int64_t n, std::byte* dst) {
   for_each_run(state, operand, first, n,
@@ -168,6 +181,7 @@ struct Machine {
         where[step.dst] = own[step.dst];
         return;
       case TileStepKind::kLoadStrided:
+      case TileStepKind::kLoadRun:
         return load_strided(step, first, n);
       case TileStepKind::kStore:
         return convert(step.fn, where[step.a], contiguous(step, first), n);
@@ -195,11 +209,20 @@ struct Machine {
   std::byte* accumulators(int slot) { return scratch + state.accumulator_offset[slot - kMaxTileRegisters]; }
 
   void load_strided(const TileStep& step, int64_t first, int64_t n) {
+    const TileOperand& operand = state.operands[step.operand];
     std::byte* dst = own[step.dst];
-    std::byte* gathered = step.fn ? scratch + state.exchange_offset : dst;
-    gather(state, state.operands[step.operand], base[step.operand], first, n, gathered);
-    if (step.fn) convert(step.fn, gathered, dst, n);
     where[step.dst] = dst;
+    const std::byte* from = neighbours(state, operand, base[step.operand], first, n);
+    if (from != nullptr && step.kind == TileStepKind::kLoadRun) {
+      where[step.dst] = from;
+      return;
+    }
+    if (from == nullptr || !step.fn) {
+      std::byte* gathered = step.fn ? scratch + state.exchange_offset : dst;
+      gather(state, operand, base[step.operand], first, n, gathered);
+      from = gathered;
+    }
+    if (step.fn) convert(step.fn, from, dst, n);
   }
 
   void run_all(const TileStep* step, const TileStep* end, int64_t first, int64_t n) {

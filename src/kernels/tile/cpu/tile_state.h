@@ -40,7 +40,8 @@ enum class TileStepKind : int32_t {
   kLoadAlias,     // dst becomes a name of the operand's memory
   kLoadConvert,   // contiguous memory through fn
   kLoadUniform,   // one element through fn, repeated
-  kLoadStrided,   // gathered; through fn unless it is null
+  kLoadStrided,   // gathered, or read where neighbours lie; through fn unless it is null
+  kLoadRun,       // the same, but dst becomes a name of neighbours
   kStore,         // through fn to contiguous memory
   kStoreStrided,  // through fn to the exchange buffer, from there to memory
   kReduce,        // fn adds a to the accumulators of scalar dst
