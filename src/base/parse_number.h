@@ -11,8 +11,8 @@ namespace aicf {
 // number for one.
 template <class T, class... Form>
 bool parse_number(std::string_view text, T& value, Form... form) {
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value, form...);
+  const char *first = text.data(), *last = first + text.size();
+  const auto [end, error] = std::from_chars(first, last, value, form...);
   return error == std::errc() && end == last;
 }
 

@@ -29,7 +29,7 @@ bool parse_record(std::string_view line, Record& record) {
   if (fields.size() < kFields) return false;
   // Of all fields only a choice holds commas: those of a library's knobs.
   const size_t us = fields.size() - 3;
-  record.choice = current_name({fields[kKeyFields].data(), fields[us].data() - 1});
+  record.choice = current_name({fields[kKeyFields].begin(), fields[us].begin() - 1});
   record.versions = fields.back();
   return parse_key({fields.begin(), fields.begin() + kKeyFields}, record.key) && !record.choice.empty() &&
          parse_time(fields[us], record.microseconds) &&

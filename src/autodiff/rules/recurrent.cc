@@ -40,7 +40,7 @@ Values vjp_recurrent(const Vjp& v) {
       e.ops(Op::recurrent_backward, {v.x(2), v.x(1), made[0], made[1], made[2], dy, v.x(4), dcells},
             {{"cell", v.attrs().get_str("cell")}, {"direction", v.attrs().get_str("direction")}});
   Values dw, dbias;
-  const Dim hidden = w_shape[2], gates = w_shape[1], rows = y_shape[0] * y_shape[1];
+  const Dim &hidden = w_shape[2], &gates = w_shape[1], rows = y_shape[0] * y_shape[1];
   for (int64_t d = 0; d < direction_count(v.attrs()); ++d) {
     const auto of_d = [&](ValueId x, const Dim& width) {
       return e.slice_last(x, width * Dim(d), width * Dim(d + 1));

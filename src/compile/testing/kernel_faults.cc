@@ -141,7 +141,7 @@ class FaultySequence final : public Sequence {
     std::vector<Place> outputs;
     for (const TensorRef& ref : step.outputs) outputs.push_back(place(ref));
     if (fault_.kind == FaultKind::kLostTail || fault_.kind == FaultKind::kWrongScale) {
-      const Place y = outputs[static_cast<size_t>(fault_.operand)];
+      const Place& y = outputs[static_cast<size_t>(fault_.operand)];
       const std::vector<std::byte> before = y.read();
       one.sequence->run(stream);
       const std::vector<std::byte> right = y.read(), wrong = miswritten(y, before);

@@ -15,7 +15,7 @@ namespace {
 namespace emulated = isa_emulated;
 using Tag = isa_emulated::hn::FixedTag<float, 4>;
 
-static_assert(HWY_TARGET == HWY_EMU128);
+static_assert(HWY_TARGET == HWY_EMU128);  // NOLINT(misc-redundant-expression)
 
 // f of x, which stands in all lanes.
 template <class F>
