@@ -39,7 +39,7 @@ from drawn_sides import (  # noqa: E402
     synchronize,
     work_of,
 )
-from verdicts import errors, fault, noise, usable  # noqa: E402
+from verdicts import errors, fault, usable  # noqa: E402
 
 ROUNDS = 40  # pairs of samples
 SAMPLE_SECONDS = 1.5e-3  # of the GPU's queue between two events
@@ -149,13 +149,11 @@ class Prepared:
 
     def wrong(self, apart: list[list[float]]) -> str:
         """Beside the better peer, tensor by tensor."""
-        dtype, by_signs = self.work.problem.dtype, self.work.problem.optimizer == "adamw"
+        dtype = self.work.problem.dtype
         floors = [FLOORS[dtype], TRAINING_FLOORS.get(dtype, 0.0)]
         for i, (ours, floor) in enumerate(zip(apart, floors, strict=False)):
             rows = [row[i] for row in self.record["errors"].values()]
             theirs = [min(tensor) for tensor in zip(*rows, strict=True)]
-            if by_signs and i == 1:
-                floor = max(floor, noise(theirs))
             if said := fault(ours, theirs, floor):
                 return said
         return ""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = ["FAILED", "MOST", "PEER_LIMIT", "errors", "fault", "geometric_mean", "noise", "usable"]
+__all__ = ["FAILED", "MOST", "PEER_LIMIT", "errors", "fault", "geometric_mean", "usable"]
 
 FAILED = 0.5  # what a failure or refusal of ours counts as
 MOST = 3.0  # what a ratio counts as at most
@@ -51,13 +51,6 @@ def fault(ours: Sequence[float], peer: Sequence[float], floor: float) -> str:
         if its <= PEER_LIMIT and not mine <= max(4 * its, floor):
             return f"wrong: tensor {number} is off by {mine:.2e}, torch's own by {its:.2e}, floor {floor:.0e}"
     return ""
-
-
-def noise(peer: Iterable[float]) -> float:
-    """The largest error of the peer among tensors that it judges. The first steps of AdamW move each weight
-    by the sign of its gradient: where one near 0 rounds to the other side, the tensor that holds it is off as
-    far as another one of the peer."""
-    return max((error for error in peer if error <= PEER_LIMIT), default=0.0)
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

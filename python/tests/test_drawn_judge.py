@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 drawn = pytest.importorskip("drawn")
 import drawn_report as report  # noqa: E402
-from verdicts import FAILED, MOST, PEER_LIMIT, errors, fault, geometric_mean, noise, usable  # noqa: E402
+from verdicts import FAILED, MOST, PEER_LIMIT, errors, fault, geometric_mean, usable  # noqa: E402
 
 INFINITE = float("inf")
 
@@ -44,13 +44,6 @@ def test_a_peer_that_is_wrong_itself_judges_nothing() -> None:
     assert not usable([0.5, 0.5, 1e-3])
     assert usable([0.5, 1e-3, 1e-3])  # a gradient that is 0 but for rounding
     assert not fault([0.9, 1e-3], [0.5, 1e-3], 1e-2)
-
-
-def test_the_noise_of_a_problem_is_the_peers_largest_that_judges() -> None:
-    assert noise([1e-3, 6e-2, 0.5, INFINITE, float("nan")]) == 6e-2
-    assert noise([0.5]) == 0.0
-    assert not fault([6e-2, 1e-3], [1e-3, 6e-2], noise([1e-3, 6e-2]))
-    assert fault([1.0, 1e-3], [1e-3, PEER_LIMIT], noise([1e-3, PEER_LIMIT]))
 
 
 def test_errors_are_those_of_each_tensor() -> None:
