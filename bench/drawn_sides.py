@@ -149,10 +149,10 @@ def reference(work: Work) -> list[torch.Tensor]:
     """In f64, of the weights and inputs as the problem's dtype has them. Of training: see `trained`."""
     if work.training:
         model = work.model(torch.float64)
-        step = torch_step(
+        step, optimizer = torch_step(
             work, model, work.arguments(torch.float64), compile=None, fused=False, autocast=False
         )
-        return trained(work, model, step)[0]
+        return trained(work, model, step, optimizer)[0]
     with torch.no_grad(), as_written():
         return host(work.model(torch.float64)(*work.arguments(torch.float64)))
 
@@ -243,14 +243,31 @@ def _calls(work: Work, exe: Any) -> tuple[Callable[[], object], Callable[[], lis
 # ---- training
 
 
-def trained(work: Work, model: nn.Module, step: Callable[[], Any]) -> tuple[list[torch.Tensor], float]:
-    """The losses of a few steps and how the weights have changed since; the seconds of the steps."""
+def trained(
+    work: Work, model: nn.Module, step: Callable[[], Any], optimizer: torch.optim.Optimizer
+) -> tuple[list[torch.Tensor], float]:
+    """The losses of a few steps, how the weights have changed since, of AdamW then the first step's moments, a
+    tenth of its gradients; the seconds of the steps."""
     before = {name: p.double().cpu() for name, p in trained_parameters(work).items()}
-    start = time.perf_counter()
-    losses = torch.stack([step().detach().double().cpu().reshape(()) for _ in range(STEPS)])
-    seconds = time.perf_counter() - start
-    after = dict(model.named_parameters())
-    return [losses, *(after[name].detach().double().cpu() - was for name, was in before.items())], seconds
+    trained = dict(model.named_parameters())
+    losses, moments, seconds = [], [], 0.0
+    for number in range(STEPS):
+        start = time.perf_counter()
+        losses.append(step().detach().double().cpu().reshape(()))
+        seconds += time.perf_counter() - start
+        if number == 0 and work.problem.optimizer == "adamw":
+            moments = [optimizer.state[trained[name]]["exp_avg"].double().cpu() for name in before]
+    changes = [trained[name].detach().double().cpu() - was for name, was in before.items()]
+    return [torch.stack(losses), *changes, *moments], seconds
+
+
+def undecided(expected: list[torch.Tensor], floor: float) -> list[torch.Tensor]:
+    """Of each weight the elements whose change by AdamW the floor leaves open. Its first step is the sign of
+    the gradient, whatever the size: where that is no larger than four times what it may be off, either sign
+    is right. `expected` has the reference's losses, changes and moments; a gradient of 0 has no sign."""
+    moments = expected[len(expected) // 2 + 1 :]
+    limits = [4 * floor * float(m.square().mean().sqrt()) for m in moments]
+    return [(m != 0) & (m.abs() <= limit) for m, limit in zip(moments, limits, strict=True)]
 
 
 def torch_optimizer(work: Work, model: nn.Module, fused: bool) -> torch.optim.Optimizer:
@@ -268,7 +285,7 @@ def torch_step(
     compile: Callable[[Callable[..., Any]], Callable[..., Any]] | None,
     fused: bool = True,
     autocast: bool = True,
-) -> Callable[[], torch.Tensor]:
+) -> tuple[Callable[[], torch.Tensor], torch.optim.Optimizer]:
     mixed = autocast and work.problem.dtype == "bf16-mixed"
     target = work.target
     wide = next(p for p in model.parameters()).dtype == torch.float64
@@ -291,7 +308,7 @@ def torch_step(
         optimizer.step()
         return loss
 
-    return step
+    return step, optimizer
 
 
 def _wide_loss(work: Work, result: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -311,8 +328,8 @@ def _inductor(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def torch_training(work: Work, channels_last: bool, eager: bool = False) -> Side:
     model, inputs = laid_out(work, work.model(), channels_last)
-    step = torch_step(work, model, inputs, None if eager else _inductor)
-    found, seconds = trained(work, model, step)
+    step, optimizer = torch_step(work, model, inputs, None if eager else _inductor)
+    found, seconds = trained(work, model, step, optimizer)
     return Side(step, lambda: found, seconds)
 
 
@@ -326,8 +343,8 @@ def our_backend(work: Work) -> Side:
         options = {"threads": work.threads} if work.device == "cpu" else {}
         return torch.compile(function, backend=aicf.torch.backend.aicf_backend, options=options)
 
-    step = torch_step(work, model, work.inputs, compile)
-    found, seconds = trained(work, model, step)
+    step, optimizer = torch_step(work, model, work.inputs, compile)
+    found, seconds = trained(work, model, step, optimizer)
     return Side(step, lambda: found, seconds)
 
 
@@ -350,12 +367,21 @@ def our_step(work: Work) -> Side:
         model, work.loss, optimizer, specs, precision=problem.dtype, skip_bad_steps=False,
         device=work.device, threads=_threads(work), options=_target(work),
     )  # fmt: skip
-    losses = [torch.as_tensor(_tensor(step(*arguments))).double().cpu().reshape(()) for _ in range(STEPS)]
     seconds = time.perf_counter() - start
-    after = {name: _tensor(value).double().cpu() for name, value in step.parameters().items()}
-    names = our_names(work, after)
-    changed = [after[names[name]] - p.double().cpu() for name, p in trained_parameters(work).items()]
-    return Side(lambda: step(*arguments), lambda: [torch.stack(losses), *changed], seconds, step)
+    before = trained_parameters(work)
+    names = our_names(work, step.parameters())
+    losses, moments = [], []
+    for number in range(STEPS):
+        start = time.perf_counter()
+        losses.append(torch.as_tensor(_tensor(step(*arguments))).double().cpu().reshape(()))
+        seconds += time.perf_counter() - start
+        if number == 0 and problem.optimizer == "adamw":
+            first = step.state_dict()
+            moments = [_tensor(first[f"opt.m.{names[name]}"]).double().cpu() for name in before]
+    after = step.parameters()
+    changes = [_tensor(after[names[name]]).double().cpu() - p.double().cpu() for name, p in before.items()]
+    found = [torch.stack(losses), *changes, *moments]
+    return Side(lambda: step(*arguments), lambda: found, seconds, step)
 
 
 def our_names(work: Work, known: Container[str]) -> dict[str, str]:

@@ -37,6 +37,7 @@ from drawn_sides import (  # noqa: E402
     peer_names,
     reference,
     synchronize,
+    undecided,
     work_of,
 )
 from verdicts import errors, fault, usable  # noqa: E402
@@ -130,9 +131,18 @@ class Prepared:
         return record
 
     def errors(self, found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[list[float]]:
-        """By tensor: of the results; of training of the losses, then of each weight's change."""
+        """By tensor: of the results; of training of the losses, then of each weight's change, of AdamW
+        without the elements that are open, and then of each moment."""
         each = errors(found, expected)
-        return [each[:1], each[1:]] if self.work.training else [each]
+        if not self.work.training:
+            return [each]
+        if self.work.problem.optimizer != "adamw":
+            return [each[:1], each[1:]]
+        weights = len(expected) // 2
+        floor = TRAINING_FLOORS[self.work.problem.dtype]
+        kept = [~open_ for open_ in undecided(expected, floor)]
+        changes = [[t * k for t, k in zip(side[1:], kept, strict=False)] for side in (found, expected)]
+        return [each[:1], errors(*changes), each[1 + weights :]]
 
     def make_ours(self, expected: list[torch.Tensor]) -> dict[str, Any]:
         try:
@@ -150,8 +160,8 @@ class Prepared:
     def wrong(self, apart: list[list[float]]) -> str:
         """Beside the better peer, tensor by tensor."""
         dtype = self.work.problem.dtype
-        floors = [FLOORS[dtype], TRAINING_FLOORS.get(dtype, 0.0)]
-        for i, (ours, floor) in enumerate(zip(apart, floors, strict=False)):
+        training = TRAINING_FLOORS.get(dtype, 0.0)
+        for i, (ours, floor) in enumerate(zip(apart, [FLOORS[dtype], training, training], strict=False)):
             rows = [row[i] for row in self.record["errors"].values()]
             theirs = [min(tensor) for tensor in zip(*rows, strict=True)]
             if said := fault(ours, theirs, floor):
