@@ -219,14 +219,14 @@ ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region
 
 namespace {
 
-// Those of a row stay together. Of neighbouring rows of one priority that price their own ways, the row whose
-// choice is cheapest comes first.
+// Those of a row stay together. Of neighbouring rows on the same units that price their own ways, the row whose
+// choice is cheapest comes first; priorities order the others.
 std::vector<Candidate> in_order_of_rows(const std::vector<const KernelRow*>& rows,
                                         std::vector<std::vector<Candidate>> by_row) {
   const auto is_priced = [&](size_t i) { return is_named(by_row[i].front().way); };
   for (size_t first = 0, end = 0; first < rows.size(); first = end) {
     for (end = first + 1; is_priced(first) && end < rows.size() && is_priced(end); ++end)
-      if (rows[end]->priority != rows[first]->priority) break;
+      if (rows[end]->facts.units != rows[first]->facts.units) break;
     std::stable_sort(by_row.begin() + static_cast<std::ptrdiff_t>(first),
                      by_row.begin() + static_cast<std::ptrdiff_t>(end), [](const auto& a, const auto& b) {
                        return a.front().estimate_us < b.front().estimate_us;

@@ -47,6 +47,29 @@ TEST(Choose, candidates_are_ranked_and_the_first_wins) {
   EXPECT_EQ(call.choice.key->units, 132);
 }
 
+// Images of one channel of so many sides, by kernels of so many; padded by one.
+Graph convolution(int64_t images, int64_t maps, int64_t side, int64_t kernel, DType dtype) {
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {dtype, {Dim(images), Dim(1), Dim(side), Dim(side)}});
+  const ValueId w = graph.add_input("w", {dtype, {Dim(maps), Dim(1), Dim(kernel), Dim(kernel)}});
+  graph.add_output(
+      graph.add(Op::conv, {x, w},
+                {{"strides", Ints{1, 1}}, {"pads", Ints{1, 1, 1, 1}}, {"dilations", Ints{1, 1}}}),
+      "y");
+  return graph;
+}
+
+// Estimates decide between rows on the same units, whatever their priorities.
+TEST(Choose, the_cheapest_row_of_the_same_units_wins) {
+  const auto row = [](const Graph& graph) { return own_row(choose_for(graph, "sm_90"))->row; };
+  ASSERT_GT(find_cuda_kernel("conv_depthwise")->priority, find_cuda_kernel("conv_simt")->priority);
+  EXPECT_EQ(row(convolution(16, 3, 32, 32, DType::f32)), "conv_simt");
+  EXPECT_EQ(row(convolution(16, 3, 32, 3, DType::f32)), "conv_depthwise");
+  const KernelCall call = choose_for(convolution(16, 3, 32, 32, DType::f32), "sm_90");
+  for (const Candidate& candidate : call.choice.candidates)
+    EXPECT_GE(candidate.estimate_us, call.choice.candidates[0].estimate_us) << to_string(candidate);
+}
+
 TEST(Choose, every_call_has_a_choice_on_the_cpu_too) {
   const KernelCall call = choose_for(product(4, 8, 16, DType::f32), "cpu");
   ASSERT_EQ(call.choice.candidates.size(), 1u);

@@ -101,7 +101,8 @@ struct KernelRow {
   std::string_view accumulation;     // what the order of accumulation depends on: "none", "length"
   double tolerance;  // max relative error against the f64 reference, in units of the result dtype's epsilon ×
                      // sqrt(length)
-  int priority;      // among rows that can run the highest wins
+  int priority;      // among rows that can run the highest wins; of CUDA rows on the same units that price
+                     // their ways, the cheapest
   bool accepts_program;  // takes an epilogue tile program over its result
   bool (*can_run)(const Problem& problem);
   KernelFacts facts;

@@ -1,6 +1,7 @@
 // CUDA rows of conv and conv_transpose; those on matrix units are in conv_mma_cuda.cc, the depthwise ones in
 // conv_depthwise_cuda.cc.
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "kernels/common/cuda_walk.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr int32_t kPackBlock = 256;
 constexpr int64_t kPackTile = 32;  // taps of channels, and maps
 
-// Weights whose maps are neighbours are read as they lie; others are copied first.
+// Weights whose maps are neighbours are read as they lie; others too, or they are copied first.
 bool has_maps_last(const ConvProblem& c) { return c.w_map == Dim(1) || c.maps == Dim(1); }
 
 // What runs for a way.
@@ -63,6 +64,13 @@ SimtSizes simt_sizes(const CudaProblem& problem, const ConvProblem& c) {
              row = static_cast<double>(std::max<int64_t>(1, size(across.out)));
   const double bytes = kWarp * step * static_cast<double>(dtype_bytes(problem.inputs[0].dtype));
   sizes.lines = sizes.channels_fast ? kWarp / 8 : bytes / kLine + std::max(1.0, kWarp / row);
+  const int64_t element = dtype_bytes(problem.inputs[0].dtype);
+  const auto apart = [&](const Dim& stride) { return element * std::abs(size(stride)); };
+  sizes.w_map_bytes = apart(c.w_map);
+  sizes.w_channel_bytes = apart(c.w_channel);
+  sizes.w_tap_bytes = apart(c.w_taps.back());
+  sizes.maps_last = has_maps_last(c);
+  sizes.w_bytes = static_cast<double>(element * size(element_count(problem.inputs[1].sizes)));
   return sizes;
 }
 
@@ -113,7 +121,7 @@ SimtPlan resolve_simt(const CudaProblem& problem, const ConvProblem& conv) {
   plan.way = choose_simt(problem, sizes);
   plan.thread = conv_simt_thread(plan.way);
   plan.steps = simt_steps(sizes, plan.way);
-  if (!has_maps_last(conv)) pack_weights(plan, problem);
+  if (simt_packs_weights(sizes, plan.way)) pack_weights(plan, problem);
   plan.unit = maps_unit(problem, plan.conv, plan.packs_w);
   plan.phases = phases_of(conv);
   plan.tiles = plan.phases * ceildiv(conv.maps, Dim(plan.way.block_m)) *
@@ -176,12 +184,12 @@ class SimtWriter {
     const SimtSizes sizes = simt_sizes(problem_, conv_);
     const std::string tile = "aicf::SimtTile<" + number(way.block_m) + number(way.block_n) +
                              number(plan_.thread.maps) + std::to_string(plan_.thread.pixels) + ">";
-    const std::string kernel = "aicf::ConvSimt<" + std::string(cuda_type(dtype)) + ", " +
-                               conv_accumulator(dtype) + ", " + tile + ", " + number(plan_.steps.depth) +
-                               number(way.stages) + flag(conv_.pixel_rows) + ", " + flag(transposed) + ", " +
-                               flag(plan_.steps.flat) + ", " + flag(sizes.channels_fast) + ", " +
-                               number(plan_.unit) + flag(wide) + ", aicf::Split::" + split + ", " +
-                               std::to_string(split_parts(way)) + ">";
+    const std::string kernel =
+        "aicf::ConvSimt<" + std::string(cuda_type(dtype)) + ", " + conv_accumulator(dtype) + ", " + tile +
+        ", " + number(plan_.steps.depth) + number(way.stages) + flag(conv_.pixel_rows) + ", " +
+        flag(transposed) + ", " + flag(plan_.steps.flat) + ", " + flag(sizes.channels_fast) + ", " +
+        number(plan_.unit) + flag(wide) + ", aicf::Split::" + split + ", " +
+        std::to_string(split_parts(way)) + (simt_loads_steps(sizes) && !plan_.packs_w ? ", true>" : ">");
     const std::string w = plan_.packs_w ? workspace_copy(problem_, Dim(0), params) : "in1";
     const std::string parts = split == "kWorkspace" || is_sum
                                   ? "static_cast<char*>(workspace) + " + params.expr(plan_.w_bytes)
@@ -192,7 +200,8 @@ class SimtWriter {
     CudaLaunch launch;
     launch.function = name_ + "_simt_" + std::string(dtype_name(dtype)) + "_" + std::to_string(way.block_m) +
                       "x" + std::to_string(way.block_n) + suffix;
-    launch.grid = {is_sum ? plan_.tiles : plan_.tiles * Dim(split_parts(way)), conv_.groups, Dim(1)};
+    const int64_t blocks = is_sum ? plan_.thread.maps * plan_.thread.pixels / 4 : split_parts(way);
+    launch.grid = {plan_.tiles * Dim(blocks), conv_.groups, Dim(1)};
     launch.block = plan_.thread.threads;
     if (split == "kCluster") launch.cluster = split_parts(way);
     if (!is_sum) launch.shared_bytes = simt_shared_bytes(sizes, way);

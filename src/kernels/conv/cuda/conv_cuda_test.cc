@@ -424,16 +424,134 @@ TEST(ConvCuda, EveryPlainVariantIsAnotherKernel) {
   EXPECT_THROW(row.generate(p), InternalError);
 }
 
+// A launch that brings the weights into order pays where blocks read them often.
 TEST(ConvCuda, PacksWeightsWhoseMapsAreNoNeighbours) {
   RandomWindows random(1);
-  CudaProblem p = plain_problem(random, {.channels = 16, .maps = 24, .last = false}, 2, 20);
+  CudaProblem p = plain_problem(random, {.channels = 64, .maps = 128, .last = false, .stride = 1}, 64, 56);
   const CudaKernel& row = *find_cuda_kernel("conv_simt");
-  EXPECT_EQ(row.generate(p).launches[0].function, "pack_maps_last");
-  const Dim maps(24), channels(16);
+  const CudaCode packed = row.generate(p);
+  ASSERT_EQ(packed.launches.size(), 2u);
+  EXPECT_EQ(packed.launches[0].function, "pack_maps_last");
+  EXPECT_FALSE(packed.workspace_bytes == Dim(0));
+  const double with_pack = cuda_variants(row, p).front().microseconds;
+  const Dim maps(128), channels(64);
   p.inputs[1].strides = {Dim(1), maps, Dim(3) * channels * maps, channels * maps};
   const CudaCode read = row.generate(p);
   EXPECT_EQ(read.launches.size(), 1u);
   EXPECT_TRUE(read.launches[0].function.starts_with("conv_simt_f32"));
+  EXPECT_LT(cuda_variants(row, p).front().microseconds, with_pack);
+}
+
+// Few results read their weights as they lie, neighbouring threads what lies closest; in every tile the
+// compiler leaves at most some addresses to memory.
+TEST(ConvCuda, ReadsWeightsOfFewResultsAsTheyLie) {
+  RandomWindows random(1);
+  const CudaKernel& row = *find_cuda_kernel("conv_simt");
+  CudaProblem p = plain_problem(random, {.channels = 16, .maps = 24, .last = false}, 2, 20);
+  const bool steps_fast[] = {true, false};
+  std::vector<std::string> texts;
+  for (const bool fast : steps_fast) {
+    if (!fast) std::swap(p.inputs[1].strides[0], p.inputs[1].strides[1]);
+    std::set<std::pair<int, int>> tiles;
+    for (const KernelVariant& variant : cuda_variants(row, p)) {
+      const MatmulWay way = std::get<ConvWay>(variant.way).product;
+      p.way = variant.way;
+      const CudaCode code = row.generate(p);
+      if (code.launches[0].function == "pack_maps_last" || !tiles.insert({way.block_m, way.block_n}).second)
+        continue;
+      EXPECT_EQ(code.launches.size(), splits_in_workspace(way) ? 2u : 1u);
+      EXPECT_EQ(code.source.find(", true>::run") != std::string::npos, fast) << code.source;
+      texts.push_back(code.source);
+    }
+    EXPECT_GT(tiles.size(), 8u);
+    p.way = {};
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_LT(cuda_testing::stack_bytes(image), 128);
+}
+
+// Images are the channels of a gradient by filter: its taps lie closer, and fewer lines of memory cost less.
+TEST(ConvCuda, TapsOfFewChannelsAreReadInRuns) {
+  RandomWindows random(1);
+  const CudaKernel& row = *find_cuda_kernel("conv_simt");
+  const auto with_strides = [&](int64_t tap) {
+    CudaProblem p =
+        plain_problem(random, {.channels = 4, .maps = 3, .last = false, .kernel = 16, .stride = 1}, 8, 16);
+    const int64_t rows = 16 * tap, plane = 16 * rows;
+    p.inputs[1].strides = {Dim(plane), Dim(3 * plane), Dim(rows), Dim(tap)};
+    return p;
+  };
+  const CudaProblem close = with_strides(1), far = with_strides(64);
+  const CudaCode code = row.generate(close);
+  EXPECT_FALSE(code.launches[0].function.starts_with("pack")) << code.launches[0].function;
+  EXPECT_NE(code.source.find(", true>::run"), std::string::npos);
+  EXPECT_LT(cuda_variants(row, close).front().microseconds, cuda_variants(row, far).front().microseconds);
+}
+
+// As the gradient of the weights of a convolution of few maps is: few results of a long window.
+CudaProblem long_window(RandomWindows& random, int64_t images, int64_t maps, int64_t side) {
+  CudaProblem p = plain_problem(
+      random, {.channels = 1, .maps = maps, .last = false, .kernel = side, .stride = 1}, images, side);
+  EXPECT_EQ(p.outputs[0].sizes[2], Dim(3));
+  return p;
+}
+
+// One thread after the other over a thousand taps is no choice where blocks can share them; neighbouring
+// results of small windows are.
+TEST(ConvCuda, PlainRowsArePricedByTheirSerialSteps) {
+  RandomWindows random(3);
+  const auto microseconds = [&](const CudaProblem& p, const char* row) {
+    return cuda_variants(*find_cuda_kernel(row), p).front().microseconds;
+  };
+  const CudaProblem few = long_window(random, 16, 3, 32);
+  EXPECT_LT(4 * microseconds(few, "conv_simt"), microseconds(few, "conv_depthwise"));
+  EXPECT_GT(
+      split_parts(std::get<ConvWay>(cuda_variants(*find_cuda_kernel("conv_simt"), few).front().way).product),
+      1);
+  for (const int64_t kernel : {3, 7}) {
+    const CudaProblem usual = plain_problem(
+        random, {.groups = 96, .channels = 1, .maps = 1, .last = false, .kernel = kernel, .stride = 1}, 8,
+        56);
+    EXPECT_LT(microseconds(usual, "conv_depthwise"), microseconds(usual, "conv_simt")) << kernel;
+  }
+  // Twice the taps of a window take twice as long where nothing else runs; twice the images fill the machine.
+  EXPECT_GT(microseconds(long_window(random, 16, 3, 45), "conv_depthwise"),
+            1.8 * microseconds(few, "conv_depthwise"));
+  EXPECT_LT(microseconds(long_window(random, 32, 3, 32), "conv_depthwise"),
+            1.1 * microseconds(few, "conv_depthwise"));
+}
+
+// Halves keep the order that measurements were taken with.
+TEST(ConvCuda, DepthwiseOfHalvesHasNoPrice) {
+  RandomWindows random(3);
+  const CudaKernel& row = *find_cuda_kernel("conv_depthwise");
+  CudaProblem p = conv_problem(random, DType::f16, {.groups = 16, .channels = 1, .maps = 1});
+  p.ranges = &random.ranges();
+  EXPECT_TRUE(cuda_variants(row, p).empty());
+  for (CudaWindow* w : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) w->dtype = DType::f64;
+  EXPECT_EQ(cuda_variants(row, p).size(), 1u);
+}
+
+// Parts are added by a block for each four results of the threads.
+TEST(ConvCuda, BlocksShareTheSumOfParts) {
+  RandomWindows random(3);
+  const CudaKernel& row = *find_cuda_kernel("conv_simt");
+  CudaProblem p = long_window(random, 8, 16, 32);
+  std::vector<std::string> texts;
+  for (const KernelVariant& variant : cuda_variants(row, p)) {
+    const MatmulWay way = std::get<ConvWay>(variant.way).product;
+    if (!splits_in_workspace(way) || way.split.parts != 32) continue;
+    p.way = variant.way;
+    const CudaCode code = row.generate(p);
+    const CudaLaunch &parts = code.launches.end()[-2], &sum = code.launches.back();
+    const int64_t tiles = *parts.grid[0].constant() / 32, results = int64_t{way.block_m} * way.block_n;
+    EXPECT_EQ(sum.grid[0], Dim(tiles * (results / 4 / sum.block))) << to_string(variant.way);
+    texts.push_back(code.source);
+  }
+  ASSERT_GT(texts.size(), 4u);
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
 }
 
 TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {

@@ -6,6 +6,8 @@
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/cuda_walk.h"
+#include "kernels/common/element.h"
+#include "kernels/conv/cuda/conv_depthwise_ways.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
@@ -24,6 +26,10 @@ std::string listed(std::initializer_list<int64_t> numbers) {
 struct Geometry {
   int64_t kernel[2], stride[2], dilation[2], low[2];
   int64_t taps() const { return kernel[0] * kernel[1]; }
+  // Of x under so many neighbouring results of an axis.
+  int64_t reach(size_t axis, int64_t results) const {
+    return (results - 1) * stride[axis] + (kernel[axis] - 1) * dilation[axis] + 1;
+  }
 };
 
 std::optional<Geometry> geometry_of(const ConvProblem& c) {
@@ -102,13 +108,13 @@ class DepthwiseWriter {
         conv_(conv),
         dtype_(problem.inputs[0].dtype),
         types_(std::string(cuda_type(dtype_)) + ", " + conv_accumulator(dtype_) + ", "),
-        unit_(map_unit(problem, conv)) {}
+        unit_(map_unit(problem, conv)),
+        geometry_(geometry_of(conv)) {}
 
-  CudaCode write() {
-    const std::optional<Geometry> geometry = geometry_of(conv_);
-    if (geometry && conv_.pixel_rows && conv_.maps == Dim(1)) return of_maps(*geometry);
-    if (geometry && !conv_.pixel_rows) return of_planes(*geometry);
-    const Dim threads = conv_.images * conv_.pixels * floordiv(conv_.groups * conv_.maps, Dim(unit_));
+  CudaCode write() const {
+    if (is_of_maps()) return of_maps(*geometry_);
+    if (is_of_planes()) return of_planes(*geometry_);
+    const Dim threads = plain_threads();
     CudaParams params;
     const std::string run = "aicf::ConvDepthwise<" + types_ + std::to_string(unit_) + ", " +
                             flag(conv_.pixel_rows) + ", " + flag(wide_weights(problem_, conv_, unit_)) +
@@ -116,7 +122,57 @@ class DepthwiseWriter {
     return code(flat_launch(function(), blocks_for(threads, kThreads), kThreads, params), run, params);
   }
 
+  DepthwiseWork work() const {
+    DepthwiseWork work{.block = kThreads, .machine = problem_.machine};
+    for (const CudaWindow* window : {&problem_.inputs[0], &problem_.outputs[0]})
+      work.bytes += static_cast<double>(dtype_bytes(window->dtype)) *
+                    static_cast<double>(size(element_count(window->sizes)));
+    work.vector = is_of_planes() ? 1 : unit_;
+    work.taps = size(element_count(conv_.kernel));
+    work.threads = size(plain_threads());
+    if (!is_of_maps() && !is_of_planes()) return work;
+    const ResultTile tile = is_of_maps() ? maps_tile(*geometry_) : planes_tile(*geometry_);
+    work.rows = tile.rows, work.columns = tile.columns;
+    work.x_rows = geometry_->reach(0, tile.rows), work.x_columns = geometry_->reach(1, tile.columns);
+    work.x_loads = work.x_columns;
+    if (is_of_planes()) work.x_loads = row_units(*geometry_, tile).count;
+    const Dim outer = is_of_maps() ? conv_.images * ceildiv(conv_.groups, Dim(unit_))
+                                   : conv_.images * conv_.groups * conv_.maps;
+    work.threads = size(tiles(outer, tile));
+    return work;
+  }
+  // Results of a thread, channels and maps that one has, and blocks.
+  WindowWay way() const {
+    const DepthwiseWork all = work();
+    const auto number = [](int64_t n) { return static_cast<int>(n); };
+    return {number(all.rows), number(all.columns), number(all.vector), number(all.vector),
+            number(std::max<int64_t>(1, ceil_div(all.threads, all.block)))};
+  }
+
  private:
+  int64_t size(const Dim& dim) const { return size_to_choose_by(dim, problem_); }
+  bool is_of_maps() const { return geometry_ && conv_.pixel_rows && conv_.maps == Dim(1); }
+  bool is_of_planes() const { return geometry_ && !conv_.pixel_rows; }
+  Dim plain_threads() const {
+    return conv_.images * conv_.pixels * floordiv(conv_.groups * conv_.maps, Dim(unit_));
+  }
+  ResultTile maps_tile(const Geometry& g) const {
+    return depthwise_tile({g.taps() <= 9 ? 2 : 1, 4}, problem_, conv_, ceil_div(size(conv_.groups), unit_));
+  }
+  ResultTile planes_tile(const Geometry& g) const {
+    const int64_t eight = is_multiple(conv_.axes[2].out, 8) && dtype_bytes(dtype_) == 2 ? 8 : 4;
+    return depthwise_tile({g.taps() <= 9 ? 4 : 2, eight}, problem_, conv_, size(conv_.groups * conv_.maps));
+  }
+  // Aligned units of x, elements of the first one before the window, and units under a row of a tile.
+  struct RowUnits {
+    int64_t unit, shift, count;
+  };
+  RowUnits row_units(const Geometry& g, const ResultTile& tile) const {
+    const int64_t unit = row_unit(problem_, conv_, g, tile.columns),
+                  shift = ((-g.low[1]) % unit + unit) % unit;
+    return {unit, shift, ceil_div(shift + g.reach(1, tile.columns), unit)};
+  }
+
   std::string function() const { return "conv_depthwise_" + std::string(dtype_name(dtype_)); }
 
   Dim tiles(const Dim& outer, ResultTile tile) const {
@@ -132,10 +188,9 @@ class DepthwiseWriter {
     return units < kUsual ? std::max<int64_t>(units, 1) : kUsual;
   }
 
-  CudaCode of_maps(const Geometry& g) {
-    const int64_t units = ceil_div(size_to_choose_by(conv_.groups, problem_), unit_), across = lanes(units);
-    const bool few_taps = g.taps() <= 9;
-    const ResultTile tile = depthwise_tile({few_taps ? 2 : 1, 4}, problem_, conv_, units);
+  CudaCode of_maps(const Geometry& g) const {
+    const int64_t units = ceil_div(size(conv_.groups), unit_), across = lanes(units);
+    const ResultTile tile = maps_tile(g);
     const Dim all = tiles(conv_.images, tile), places(kThreads / across),
               slices = ceildiv(conv_.groups, Dim(across * unit_));
     const bool wide = wide_weights(problem_, conv_, unit_);
@@ -146,7 +201,7 @@ class DepthwiseWriter {
                             params.expr(all) + "))";
     // A block that keeps weights makes several tiles with them where there are enough for all.
     constexpr int64_t kMostRounds = 8;
-    const int64_t blocks = size_to_choose_by(ceildiv(all, places) * slices, problem_),
+    const int64_t blocks = size(ceildiv(all, places) * slices),
                   rounds =
                       wide ? 1
                            : std::clamp<int64_t>(blocks / problem_.machine.filling_blocks(), 1, kMostRounds);
@@ -157,13 +212,10 @@ class DepthwiseWriter {
     return code(std::move(launch), run, params, unit_ == 1 ? 4 : 0);
   }
 
-  CudaCode of_planes(const Geometry& g) {
+  CudaCode of_planes(const Geometry& g) const {
     const Dim maps = conv_.groups * conv_.maps;
-    const int64_t eight = is_multiple(conv_.axes[2].out, 8) && dtype_bytes(dtype_) == 2 ? 8 : 4;
-    const ResultTile tile =
-        depthwise_tile({g.taps() <= 9 ? 4 : 2, eight}, problem_, conv_, size_to_choose_by(maps, problem_));
-    const int64_t unit = row_unit(problem_, conv_, g, tile.columns),
-                  shift = ((-g.low[1]) % unit + unit) % unit;
+    const ResultTile tile = planes_tile(g);
+    const auto [unit, shift, count] = row_units(g, tile);
     const bool wide = is_multiple(conv_.axes[2].out, tile.columns);
     const Dim all = tiles(conv_.images * maps, tile);
     CudaParams params;
@@ -190,6 +242,7 @@ class DepthwiseWriter {
   DType dtype_;
   std::string types_;  // "element, accumulator, "
   int64_t unit_;
+  std::optional<Geometry> geometry_;
 };
 
 }  // namespace
@@ -198,6 +251,13 @@ CudaCode generate_conv_depthwise(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
   return DepthwiseWriter(problem, conv).write();
+}
+
+std::vector<KernelVariant> conv_depthwise_variants(const CudaProblem& problem) {
+  if (is_half(problem.inputs[0].dtype)) return {};  // measurements order it among rows of matrix units
+  const ConvProblem conv = conv_problem(problem, false);
+  const DepthwiseWriter writer(problem, conv);
+  return {{writer.way(), depthwise_microseconds(writer.work())}};
 }
 
 }  // namespace aicf

@@ -87,9 +87,10 @@ struct SimtTile {
 
 // kFlat: K runs on from tap to tap, for few channels; else each tap begins a step of its own. kChannelsFast: neighbouring
 // threads load neighbouring channels of x, else neighbouring pixels. kUnit: neighbouring maps in an aligned unit of w.
-// kWide: four neighbours of a row of results stay aligned.
+// kWide: four neighbours of a row of results stay aligned. kStepsFast: neighbouring threads load neighbouring steps of K of w,
+// else neighbouring maps.
 template <class T, class Acc, class Tile, int kDepth, int kStages, bool kPixelRows, bool kTransposed, bool kFlat,
-          bool kChannelsFast, int kUnit, bool kWide, Split kSplit, int kParts>
+          bool kChannelsFast, int kUnit, bool kWide, Split kSplit, int kParts, bool kStepsFast = false>
 struct ConvSimt {
   using E = Element<T>;
   static constexpr int kThreads = Tile::kThreads, TM = Tile::TM, TN = Tile::TN, kGroups = TM * TN / 4;
@@ -117,6 +118,15 @@ struct ConvSimt {
   // Units of w of a stage.
   static constexpr int kRowUnits = Tile::kMaps / kUnit, kUnits = kRowUnits * kDepth;
   static constexpr int kUnitLoads = (kUnits + kThreads - 1) / kThreads;
+  static_assert(!kStepsFast || kUnit == 1, "maps that are no neighbours come one by one");
+  static __device__ __forceinline__ int w_step_of(int i) {
+    const int index = int(threadIdx.x) + i * kThreads;
+    return kStepsFast ? index % kDepth : index / kRowUnits;
+  }
+  static __device__ __forceinline__ int w_map_of(int i) {
+    const int index = int(threadIdx.x) + i * kThreads;
+    return kStepsFast ? index / kDepth : index % kRowUnits * kUnit;
+  }
 
   // What a thread loads: it goes through the steps of K in order.
   template <class O>
@@ -217,7 +227,7 @@ struct ConvSimt {
       }
     }
     __device__ __forceinline__ bool unit_of_w(int i, I& offset) const {
-      const int index = int(threadIdx.x) + i * kThreads, step = index / kRowUnits, map = index % kRowUnits * kUnit;
+      const int step = w_step_of(i), map = w_map_of(i);
       offset = map * o.w_map;
       if constexpr (kFlat) {
         const I at_k = k + step, number = divide(at_k, o.channels);
@@ -248,12 +258,11 @@ struct ConvSimt {
 #pragma unroll
       for (int i = 0; i < kUnitLoads; ++i) {
         if (!has_unit(i)) continue;
-        const int index = int(threadIdx.x) + i * kThreads;
         I offset;
         const bool copied = unit_of_w(i, offset);
         if constexpr (kCopies)
-          copy_unit<kUnit * sizeof(T)>(shared_address(&stage.maps[index / kRowUnits][index % kRowUnits * kUnit]),
-                                       copied ? w + offset : w, copied);
+          copy_unit<kUnit * sizeof(T)>(shared_address(&stage.maps[w_step_of(i)][w_map_of(i)]), copied ? w + offset : w,
+                                       copied);
         else
 #pragma unroll
           for (int e = 0; e < kUnit; ++e) next_w[i * kUnit + e] = copied ? w[offset + e * o.w_map] : T{};
@@ -266,10 +275,9 @@ struct ConvSimt {
 #pragma unroll
         for (int i = 0; i < kUnitLoads; ++i) {
           if (!has_unit(i)) continue;
-          const int index = int(threadIdx.x) + i * kThreads;
 #pragma unroll
           for (int e = 0; e < kUnit; ++e)
-            stage.maps[index / kRowUnits][index % kRowUnits * kUnit + e] = Acc(E::load(next_w[i * kUnit + e]));
+            stage.maps[w_step_of(i)][w_map_of(i) + e] = Acc(E::load(next_w[i * kUnit + e]));
         }
       }
     }
@@ -325,14 +333,15 @@ struct ConvSimt {
     }
   }
 
-  // Blocks: x: part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; y: group. Split::kSum: a block per tile.
+  // Blocks: x: part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; y: group. Split::kSum: a block for the threads'
+  // groups of four results `blockIdx.x % kGroups` of tile `blockIdx.x / kGroups`.
   template <class O, class Epilogue>
   static __device__ void run(const O& o, const Epilogue& epilogue, void* workspace) {
     using I = typename O::Index;
     extern __shared__ __align__(16) char shared[];
     const int thread = int(threadIdx.x), own_map = Tile::map(), own_pixel = Tile::pixel();
     const I group = blockIdx.y, groups = gridDim.y;
-    constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
+    constexpr uint32_t tile_parts = kSplit == Split::kSum ? kGroups : kParts;
     const uint32_t tile_index = blockIdx.x / tile_parts, part = blockIdx.x - tile_index * tile_parts;
     const uint32_t map_tiles = uint32_t(tiles_of<I>(o.maps, Tile::kMaps));
     // Phases of all axes, one after the other, have as many tiles each.
@@ -369,7 +378,9 @@ struct ConvSimt {
     auto* parts_at = static_cast<AccVector<Acc>*>(workspace) +
                      (int64_t(blockIdx.y) * (gridDim.x / tile_parts) + tile_index) * kParts * kTileVectors;
     if constexpr (kSplit == Split::kSum) {
-      sum_parts<kThreads, kParts, kGroups, 4, Acc>(parts_at, kTileVectors, thread, store_group);
+      constexpr int kGroupVectors = kThreads * 4 / AccVector<Acc>::kLength;
+      sum_parts<kThreads, kParts, 1, 4, Acc>(parts_at + part * kGroupVectors, kTileVectors, thread,
+                                             [&](int, const Acc(&values)[4]) { store_group(int(part), values); });
     } else {
       Acc acc[TM][TN] = {};
       const I chunks = (o.channels + kDepth - 1) / kDepth, taps = phase.taps();

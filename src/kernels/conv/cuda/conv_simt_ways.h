@@ -13,6 +13,9 @@ struct SimtSizes {
   bool copies = true;          // x and w are of its type
   bool channels_fast = false;  // neighbours in x are channels
   double lines = 2;            // of memory, in which 32 neighbouring places of x lie
+  bool maps_last = true;       // neighbours in w are maps
+  int64_t w_map_bytes = 4, w_channel_bytes = 4, w_tap_bytes = 4;  // in w from one to the next
+  double w_bytes = 0;                                             // of all of w
   CudaMachine machine = {};
 };
 
@@ -31,6 +34,13 @@ struct SimtSteps {
 SimtSteps simt_steps(const SimtSizes& sizes, const MatmulWay& way);
 
 int64_t simt_shared_bytes(const SimtSizes& sizes, const MatmulWay& way);
+
+// Whether a launch of its own brings the weights into the order of maps first, which costs less than to read
+// them as they lie.
+bool simt_packs_weights(const SimtSizes& sizes, const MatmulWay& way);
+// Whether neighbouring threads load neighbouring steps of K of weights as they lie, which are closer than
+// maps.
+bool simt_loads_steps(const SimtSizes& sizes);
 
 // Tiles of block_m maps × block_n pixels, with their splits, cheapest first.
 std::vector<PricedMatmul> simt_ways(const SimtSizes& sizes, int arch);

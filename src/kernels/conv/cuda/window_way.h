@@ -1,6 +1,7 @@
 // A way of running a convolution, or the gradient of its weights, by boxes of
 // windows (window_box.cuh): the box of results, what of channels and maps a
-// block has, and how many blocks share the boxes.
+// block has, and how many blocks share the boxes. Of a depthwise convolution on
+// the plain arithmetic units box, channels and maps are those of a thread.
 #pragma once
 
 #include <optional>

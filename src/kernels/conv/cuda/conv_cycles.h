@@ -1,0 +1,10 @@
+// What the estimates of convolutions on the plain arithmetic units share, in clock cycles of an H100.
+#pragma once
+
+namespace aicf {
+
+inline constexpr double kConvStart = 3900;        // launch, first loads, last stores
+inline constexpr double kConvBusy = 1.12;         // of instructions of warps that fill their scheduler
+inline constexpr double kConvMemoryBytes = 1750;  // per cycle, of device memory
+
+}  // namespace aicf
