@@ -565,6 +565,38 @@ TEST(ConvCuda, PacksWeightsThatAreNotChannelsLast) {
   EXPECT_FALSE(packed.workspace_bytes == Dim(0));
 }
 
+// x alone is copied where its channels are whole vectors; the launches that copy are in the estimates of
+// tf32.
+TEST(ConvCuda, CopiesOfOperandsAreLaunchesOfTheirOwn) {
+  RandomWindows random(1);
+  const CudaKernel& row = *find_cuda_kernel("conv_mma");
+  const auto problem = [&](int64_t channels, bool x_last, bool w_last) {
+    CudaProblem p =
+        plain_problem(random, {.channels = channels, .maps = 32, .stride = 1, .tf32 = true}, 2, 20);
+    p.outputs[0] = channels_last(p.outputs[0]);
+    if (x_last) p.inputs[0] = channels_last(p.inputs[0]);
+    if (w_last) p.inputs[1] = channels_last(p.inputs[1]);
+    return p;
+  };
+  const auto functions = [&](const CudaProblem& p) {
+    std::string names;
+    for (const CudaLaunch& launch : row.generate(p).launches)
+      names += launch.function.starts_with("conv_mma") ? "mma " : launch.function + " ";
+    return names;
+  };
+  const auto microseconds = [&](const CudaProblem& p) { return cuda_variants(row, p).front().microseconds; };
+  const CudaProblem none = problem(8, true, true), x = problem(8, false, true),
+                    both = problem(8, false, false), padded = problem(6, false, true);
+  EXPECT_EQ(functions(none), "mma ");
+  EXPECT_EQ(functions(x), "pack_input mma ");
+  EXPECT_EQ(functions(both), "pack_input pack_weights mma ");
+  EXPECT_EQ(functions(padded), "pack_input pack_weights mma ");
+  EXPECT_LT(microseconds(none) + 2, microseconds(x));
+  EXPECT_LT(microseconds(x) + 2, microseconds(both));
+  AICF_NEEDS_NVRTC();
+  expect_compiles({row.generate(x).source, row.generate(padded).source}, "sm_90a");
+}
+
 // The stem of ResNet-50, whose images are copied with four channels: several kernels that NVRTC optimises
 // side by side, which once left the quads that lanes transpose in memory.
 TEST(ConvCuda, ResultsStayInRegistersBesideOtherKernels) {

@@ -1,4 +1,4 @@
-// What the estimates of convolutions on the plain arithmetic units share, in clock cycles of an H100.
+// What the estimates of convolutions share, in clock cycles of an H100.
 #pragma once
 
 namespace aicf {
