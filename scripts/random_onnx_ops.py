@@ -1500,7 +1500,12 @@ def resize(g: Graph) -> Any:
     by_scales = coordinates not in ("align_corners", "half_pixel_symmetric")  # whose middle is a tie
     if by_scales and g.chance(0.5):
         scales = [1.0, 1.0, g.pick([0.5, 0.6, 1.0, 1.3, 2.0, 3.0]), g.pick([0.5, 0.7, 1.0, 1.7, 2.0, 4.0])]
-        if any(int(n * s) < 1 for n, s in zip(x.shape, scales, strict=True)):
+        lengths = [n * s for n, s in zip(x.shape, scales, strict=True)]
+        if any(n < 1 for n in lengths):
+            raise Unfit
+        # The reference takes the fraction for the length, onnxruntime copies the axis: no peer is left.
+        keeps = any(s != 1 and int(m) == n for n, s, m in zip(x.shape, scales, lengths, strict=True))
+        if coordinates == "pytorch_half_pixel" and keeps and any(1 < n < 2 for n in lengths):
             raise Unfit
         inputs = [x.name, roi, g.const(np.array(scales, F32))]
     else:

@@ -169,7 +169,8 @@ void split_rows(BoundCall& call, TileState& state, int64_t work, int64_t least, 
   const int64_t most = std::max(least, work / std::max<int64_t>(1, state.inner_count));
   const int64_t wanted = ceil_div(state.rows, most);
   const int64_t shares = wanted > 1 ? checked_round_up(wanted, 2) : 1;
-  state.tile_rows = checked_round_up(ceil_div(state.rows, shares), unit);
+  const int64_t share = std::max<int64_t>(1, ceil_div(state.rows, shares));  // of no rows, too
+  state.tile_rows = checked_round_up(share, unit);
   call.tiles = ceil_div(state.rows, state.tile_rows);
 }
 

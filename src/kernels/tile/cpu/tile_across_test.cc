@@ -29,6 +29,24 @@ TileProgram weighted_loss(DType dtype) {
         op(TileOp::sub, 4, 3, scalar(1)), op(TileOp::select, 3, 2, 4, 3), store(3, 3), store_scalar(4, 4)}}};
 }
 
+// An outer axis without elements beside one of many rows: there is nothing to share out.
+TEST(Tile, NoRowsBesideManyAreNoTiles) {
+  const TileProgram program = weighted_loss(DType::f32);
+  for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kGaps}) {
+    TestTensor x(DType::f32, {0, 64, 8}, layout), label(DType::i64, {0, 64, 1}, layout),
+        weight(DType::f32, {1, 1, 8}), y(DType::f32, {0, 64, 8}, layout), sums(DType::f32, {0, 64, 1}, layout),
+        mask(DType::boolean, {0, 64, 8}, layout);
+    const auto whole = [&](const TestTensor& t) { return broadcast(t.arg(), {0, 64, 8}); };
+    step_testing::run_step({"tile",
+                            {whole(x), whole(label), whole(weight)},
+                            {whole(y), whole(sums), whole(mask)},
+                            {1},
+                            {},
+                            &program},
+                           IsaLevel::kPortable, false);
+  }
+}
+
 // Many short rows are computed at a time, a few of them one by one: the bits are the same.
 TEST(Tile, ShortRowsHaveTheSameBitsAloneAndTogether) {
   constexpr int64_t kRows = 150, kAlone = 5;
