@@ -233,3 +233,18 @@ def test_results_are_those_of_onnxruntime(case: Case, symbolic: bool) -> None:
     else:
         assert np.abs(mine.astype(int) - theirs.astype(int)).max() <= 1
         assert np.ptp(theirs.astype(int)) > 10
+
+
+@pytest.mark.parametrize("sizes", [(), (3, 4)])
+@pytest.mark.parametrize("value", [0.0, -0.0])
+def test_zeros_have_a_scale(sizes: tuple[int, ...], value: float) -> None:
+    """Nothing but zeros has no range to divide by: a scale of 1, as onnxruntime makes it."""
+    from onnx import helper
+
+    feeds = {"x": np.full(sizes, value, np.float32)}
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
+    outputs = ["y:UINT8", "scale", "zero:UINT8"]
+    model = onnx_nodes.model_of([node], {"x": (np.float32, list(sizes))}, outputs)
+    for mine, theirs in zip(aicf.compile(model, threads=1)(**feeds), peer(model, feeds), strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), theirs)
+    assert theirs == 0 and not np.asarray(mine).any()

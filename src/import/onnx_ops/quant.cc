@@ -38,7 +38,10 @@ DynamicallyQuantized quantize_dynamically(NodeContext& n, ValueId x) {
   const ValueId zero = n.scalar(f, 0), top = n.scalar(f, 255);
   const ValueId high = n.add(Op::max, {n.add(Op::reduce_max, {x}, {{"axes", axes}}), zero});
   const ValueId low = n.add(Op::min, {n.add(Op::reduce_min, {x}, {{"axes", axes}}), zero});
-  const ValueId scale = n.add(Op::div, {n.add(Op::sub, {high, low}), top});
+  // Of nothing but zeros onnxruntime makes 1; the formula divides by 0.
+  const ValueId range = n.add(Op::sub, {high, low});
+  const ValueId scale =
+      n.add(Op::select, {n.add(Op::eq, {range, zero}), n.scalar(f, 1), n.add(Op::div, {range, top})});
   const ValueId point =
       n.add(Op::round, {n.add(Op::clamp, {n.add(Op::sub, {zero, n.add(Op::div, {low, scale})}), zero, top})});
   const ValueId values = n.add(Op::add, {n.add(Op::round, {n.add(Op::div, {x, scale})}), point});
