@@ -2,7 +2,7 @@
 convolutions and attention.
 
     tune_unseen.py models FOLDER [--seed 1]
-    aicf tune FOLDER/products_f16.onnx --device cuda --records none --count 60 --json > products_f16.json
+    aicf tune FOLDER/products_f16.onnx --device cuda --count 60 --json > products_f16.json
     tune_unseen.py report products_f16.json … --times times.csv
     tune_unseen.py table times.csv.xz > ../src/select/testing/times/seed_1.txt
 
