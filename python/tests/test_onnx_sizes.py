@@ -84,6 +84,28 @@ def test_a_resized_length_is_rounded_as_f32(scale: float) -> None:
     check_sizes(model, {"w": "1..200"}, [({"w": w}, {"x": draw(1, 1, 2, w)}) for w in (10, 40, 70)])
 
 
+@pytest.mark.parametrize("rounding", ["round_prefer_ceil", "round_prefer_floor"])
+def test_halves_between_two_elements_are_halves(rounding: str) -> None:
+    """Element 1 of 2 lies at 3.5 of 7: the scale in f32 would put it below. At a size and over a range."""
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "", "sizes"],
+        ["y"],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode=rounding,
+    )
+    for out, widths in ((2, (3, 5, 7, 9, 11)), (4, (7, 10, 13))):
+        constants = {"sizes": np.array([1, 1, 1, out], np.int64)}
+        model = model_of([node], {"x": (np.float32, [1, 1, 1, "w"])}, ["y"], constants)
+        for w in widths:
+            feeds = {"x": draw(1, 1, 1, w)}
+            (theirs,) = peer(model, feeds)
+            for dims in ({"w": w}, {"w": "2..16"}):
+                (mine,) = ours(aicf.compile(model, dims=dims, threads=1), feeds)
+                np.testing.assert_array_equal(mine, theirs, err_msg=f"{w} to {out}, {dims}")
+
+
 def test_a_cubic_resize_to_one_row_takes_the_first() -> None:
     node = helper.make_node(
         "Resize",

@@ -83,8 +83,8 @@ void conv_transpose(NodeContext& n) {
     if (!wanted.empty())
       total +=
           x[2 + i].require_constant("output_shape of node '" + n.origin() + "'") * w.strides[i] - wanted[i];
-    // The peers part over where the rest would lie; onnxruntime refuses it, too.
-    if (total < 0 && !wanted.empty())
+    // One element that no window reaches lies behind the result. Half of more would lie before it.
+    if (total < 0 && !wanted.empty() && (mode == "SAME_UPPER" || total < -1))
       n.unsupported("output_shape " + std::to_string(wanted[i]) + " beyond the " +
                     std::to_string(wanted[i] + total) + " elements that the windows reach");
     if (total < 0) extra[i] -= total, total = 0;

@@ -48,9 +48,11 @@ void normalize(std::vector<double>& weights) {
     for (double& w : weights) w /= sum;
 }
 
-// Weights of the neighbours `first`.. of x. A whole x counts as the right end of its interval.
+// Weights of the neighbours `first`.. of x. A whole x counts as the right end of its interval. By a scale of
+// f32 x is nearest to what f32 makes it; by sizes it is exact, so that halves between two are halves.
 Taps taps(NodeContext& n, const Resize& r, const ResizedAxis& a, int64_t y) {
-  const double x = r.mode == "nearest" ? known_source<float>(n, r, a, y) : known_source<double>(n, r, a, y);
+  const bool single = r.mode == "nearest" && a.by_scale;
+  const double x = single ? known_source<float>(n, r, a, y) : known_source<double>(n, r, a, y);
   const double below = std::floor(x);
   const double left = x == below ? below - 1 : below, ratio = x - left;
   Taps t;
@@ -141,7 +143,7 @@ std::vector<ResizedAxis> resized_axes(NodeContext& n) {
     a.axis = axis;
     a.size_in = size;
     a.size_out = by_scale ? scaled_size(n, size, scales[i]) : sizes[i];
-    if (by_scale) a.scale = scales[i];
+    if (by_scale) a.scale = scales[i], a.by_scale = true;
     result.push_back(a);
   }
   if (by_scale || policy == "stretch" || result.empty()) return result;

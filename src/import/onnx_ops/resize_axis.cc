@@ -85,7 +85,7 @@ ValueId weighted(NodeContext& n, const ResizedAxis& a, ValueId x, ValueId matrix
 ValueId resize_unknown_axis(NodeContext& n, const Resize& r, const ResizedAxis& a, ValueId x) {
   if (r.antialias) n.unsupported("antialias of an axis whose size is not known when compiling");
   const bool nearest = r.mode == "nearest";
-  const At at = positions(n, r, a, nearest ? DType::f32 : DType::f64);
+  const At at = positions(n, r, a, nearest && a.by_scale ? DType::f32 : DType::f64);
   const At one = at.number(1), below = at.of(Op::floor);
   const At left = at.is(Op::eq, below, below - one, below), ratio = at - left;
   const At last = At{&n, n.size_scalar(a.size_in, n.dtype_of(at.id))} - one;

@@ -21,6 +21,7 @@ struct ResizedAxis {
   int64_t axis = 0;
   Dim size_in, size_out;
   std::optional<double> scale;  // absent: size_out / size_in
+  bool by_scale = false;        // the model gives the scale, of f32
   std::string nearest;          // how this axis rounds
   int64_t in = 0, out = 0;      // the sizes, if they are known
   double roi_start = 0, roi_end = 1;
