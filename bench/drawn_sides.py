@@ -246,8 +246,8 @@ def _calls(work: Work, exe: Any) -> tuple[Callable[[], object], Callable[[], lis
 def trained(
     work: Work, model: nn.Module, step: Callable[[], Any], optimizer: torch.optim.Optimizer
 ) -> tuple[list[torch.Tensor], float]:
-    """The losses of a few steps, how the weights have changed since, of AdamW then the first step's moments, a
-    tenth of its gradients; the seconds of the steps."""
+    """The losses of a few steps, how the weights have changed since, of AdamW then the first step's moments,
+    a tenth of its gradients; the seconds of the steps."""
     before = {name: p.double().cpu() for name, p in trained_parameters(work).items()}
     trained = dict(model.named_parameters())
     losses, moments, seconds = [], [], 0.0

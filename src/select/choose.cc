@@ -219,8 +219,8 @@ ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region
 
 namespace {
 
-// Those of a row stay together. Of neighbouring rows on the same units that price their own ways, the row whose
-// choice is cheapest comes first; priorities order the others.
+// Those of a row stay together. Of neighbouring rows on the same units that price their own ways, the row
+// whose choice is cheapest comes first; priorities order the others.
 std::vector<Candidate> in_order_of_rows(const std::vector<const KernelRow*>& rows,
                                         std::vector<std::vector<Candidate>> by_row) {
   const auto is_priced = [&](size_t i) { return is_named(by_row[i].front().way); };

@@ -34,8 +34,8 @@ TEST(Tile, NoRowsBesideManyAreNoTiles) {
   const TileProgram program = weighted_loss(DType::f32);
   for (Layout layout : {Layout::kDense, Layout::kTransposed, Layout::kGaps}) {
     TestTensor x(DType::f32, {0, 64, 8}, layout), label(DType::i64, {0, 64, 1}, layout),
-        weight(DType::f32, {1, 1, 8}), y(DType::f32, {0, 64, 8}, layout), sums(DType::f32, {0, 64, 1}, layout),
-        mask(DType::boolean, {0, 64, 8}, layout);
+        weight(DType::f32, {1, 1, 8}), y(DType::f32, {0, 64, 8}, layout),
+        sums(DType::f32, {0, 64, 1}, layout), mask(DType::boolean, {0, 64, 8}, layout);
     const auto whole = [&](const TestTensor& t) { return broadcast(t.arg(), {0, 64, 8}); };
     step_testing::run_step({"tile",
                             {whole(x), whole(label), whole(weight)},
