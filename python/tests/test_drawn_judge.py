@@ -159,3 +159,29 @@ def test_the_reference_runs_encoder_layers_as_they_are_written() -> None:
     drawn_sides.reference(work)
     assert seen == [False]
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_a_sign_that_a_gradient_leaves_open_is_no_error_and_a_wrong_gradient_is() -> None:
+    """AdamW's first step is the sign of a gradient: its size is judged by the moments alone."""
+    torch = pytest.importorskip("torch")
+    import drawn_sides
+    import drawn_worker
+    from drawn_family import Case
+
+    problem = argparse.Namespace(
+        mode="train", device="cpu", dtype="bf16-mixed", optimizer="adamw", door="step"
+    )
+    work = drawn_sides.Work(problem, Case(torch.nn.Identity(), []), [], None, 1)
+    gradient = torch.tensor([1.0, -1.0, 1e-4, 1.0, 0.0, -1.0]).double()
+    losses, change = torch.tensor([3.0, 2.0, 1.0]).double(), -1e-3 * gradient.sign()
+    expected = [losses, change, 0.1 * gradient]
+    judged = drawn_worker.Prepared(work).errors
+    assert judged(expected, expected) == [[0.0], [0.0], [0.0]]
+    for element, is_open in enumerate((False, False, True, False, False, False)):
+        turned = change.clone()
+        turned[element] = 1e-3 if change[element] <= 0 else -1e-3
+        (apart,) = judged([losses, turned, 0.1 * gradient], expected)[1]
+        assert (apart == 0) == is_open, element
+    assert judged([losses, change, 0.2 * gradient], expected)[2] == pytest.approx([1.0])
+    problem.optimizer = "sgd"
+    assert judged([losses, change], [losses, change]) == [[0.0], [0.0]]
