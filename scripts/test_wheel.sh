@@ -10,7 +10,7 @@ log=$(mktemp)
 rm -f "$log"
 wheel=$(ls "$root"/dist/*.whl)
 echo "wheel: $(basename "$wheel"), $(($(stat -c %s "$wheel") / 1024)) KiB"
-.venv/bin/python -m zipfile -l "$wheel" | grep -q 'dist-info/licenses/THIRD_PARTY_NOTICES'
+.venv/bin/python -m zipfile -l "$wheel" | grep 'dist-info/licenses/THIRD_PARTY_NOTICES' >/dev/null  # all of it is read: pipefail
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
