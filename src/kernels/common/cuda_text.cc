@@ -54,7 +54,8 @@ std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launc
     return std::string(cuda_type(dtype)) + (alone ? "* __restrict__ " : "* ");
   };
   for (size_t i = 0; i < problem.inputs.size(); ++i)
-    args.push_back("const " + pointer(problem.inputs[i].dtype, !is_member(problem) && !problem.replaces(i)) +
+    args.push_back("const " +
+                   pointer(problem.inputs[i].dtype, !is_member(problem) && problem.inputs[i].constant) +
                    number("in", i));
   for (size_t i = 0; i < problem.outputs.size(); ++i)
     args.push_back(pointer(problem.outputs[i].dtype, !is_member(problem) && problem.replaced.empty()) +

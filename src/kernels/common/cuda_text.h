@@ -28,13 +28,14 @@ class CudaParams {
 
 // The head of a kernel up to and including the opening brace:
 //   extern "C" __global__ void __launch_bounds__(block) name(
-//       const T* __restrict__ in0, …, T* __restrict__ out0, …, void* workspace, int64_t p0, …, double f0, …,
+//       const T* in0, …, T* __restrict__ out0, …, void* workspace, int64_t p0, …, double f0, …,
 //       const __grid_constant__ CUtensorMap map0, …, aicf::CallError* error) {
 // and the number of the block as `block_index`. For a member of a bundle it is a function that the bundle's
 // kernel calls:
 //   static __device__ __forceinline__ void name(const uint32_t block_index, const T* in0, …) {
-// No pointer of it is alone: what one member writes, the next reads, and memory known to be read only would
-// be read past the caches that see the write. `launch` says how many params, fparams and maps there are;
+// Of inputs only constants are `__restrict__`: memory known to be read only is read past the caches that see
+// writes, and before aicf::wait_for_inputs(), whatever the text says (seen on H200). No pointer of a member
+// is: what one writes, the next reads. `launch` says how many params, fparams and maps there are;
 // `min_blocks` per multiprocessor, 0 leaves it open.
 std::string cuda_kernel_head(const CudaProblem& problem, const CudaLaunch& launch, bool workspace,
                              int min_blocks = 0);

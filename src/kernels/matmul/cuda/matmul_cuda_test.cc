@@ -469,6 +469,29 @@ TileProgram chain_program(const std::vector<TileOp>& ops) {
   return program;
 }
 
+// An epilogue's operand that the launch before may still write is not known to be read only: a compiler moves
+// loads of what is past the wait (64 x 32 tiles with an early x did so, and read sums before they were
+// there).
+TEST(MatmulCuda, operands_are_read_only_where_no_launch_writes_them) {
+  for (const bool constant : {false, true}) {
+    Case c;
+    set_windows(c, DType::f16, {}, Dim(2708), Dim(32), Dim(32), {.y_transposed = true});
+    c.program = chain_program({TileOp::add});
+    c.problem.inputs.resize(2);
+    c.problem.inputs.push_back(c.problem.outputs[0]);
+    c.problem.inputs[0].ready = c.problem.inputs[1].constant = true;
+    c.problem.inputs[2].constant = constant;
+    link(c, 90);
+    const std::vector<MatmulWay> ways = matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4);
+    ASSERT_FALSE(ways.empty());
+    const CudaCode code = matmul_code(c.problem, ways[0]);
+    EXPECT_EQ(code.launches.at(0).early_inputs, (std::vector<int32_t>{0, 1}));
+    AICF_NEEDS_NVRTC();
+    const std::string text = compile_cuda(code.source, "compute_90a");
+    EXPECT_EQ(text.find("ld.global.nc") != std::string::npos, constant);
+  }
+}
+
 // In tf32 a thread that multiplies has x in registers beside its sums: what its epilogue reads comes early
 // only where there is room, and a number of a row takes one register.
 TEST(MatmulCuda, epilogues_of_tf32_tiles_stay_in_registers) {
