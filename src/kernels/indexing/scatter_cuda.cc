@@ -27,7 +27,7 @@ constexpr int64_t kOrderBlock = 1024, kMostOrdered = 4 * kOrderBlock;
 constexpr int64_t kMostDigitBits = 8, kFewestDigitBits = 5;
 constexpr int64_t kMostStartsOfBlock = 1 << 16;
 constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
-constexpr int64_t kLongChunksInline = 4;  // of a run, at most, that who adds them folds
+constexpr int64_t kLongChunksInline = 8;  // of a run, at most, that who adds them folds
 // Of sort_scanned_updates; the third: bytes of shared memory beside those of the updates.
 constexpr int64_t kSortScanBlock = 512, kSortScanWarps = kSortScanBlock / 32, kSortScanShared = 24 * 1024;
 CudaCode empty_code() {

@@ -11,7 +11,7 @@ constexpr int32_t kRadixBlock = 256;                 // kRadixThreads of radix.c
 constexpr int kMostBits = 8;                         // of a digit: a thread has one digit at most
 constexpr int64_t kFewestItems = 4, kMostItems = 8;  // of a thread
 constexpr int64_t kEnoughBlocks = 264;
-constexpr int64_t kFewBlocks = 32;  // of which a block adds up the counts itself
+constexpr int64_t kFewBlocks = 128;  // of which a block adds up the counts itself
 
 int64_t count_bytes(const RadixSort& sort) { return sort.narrow ? 4 : 8; }
 Dim table_bytes(const RadixSort& sort) {
