@@ -221,6 +221,8 @@ std::vector<Named> cuda_cases() {
       {"conv_grouped", conv("bf16", 36, 36, 3), 108},
       {"conv_grouped", conv("f16", 3, 40, 1), 27},
       {"conv_grouped", conv("bf16", 64, 3, 1), 576},
+      {"conv_halo", conv("f16", 24, 40, 1), 216},
+      {"conv_halo", conv("bf16", 20, 24, 1), 180},
       {"conv_grouped", conv("f32", 24, 36, 3, kTf32), 72},
       {"conv_grouped", conv("f32", 67, 3, 1, kTf32), 603},
       {"conv_mma", conv("f32", 64, 64, 1, kTf32), 576, Against::kTerms, true},
