@@ -82,6 +82,14 @@ void add_attention(Texts& texts) {
     for (const int rows : {64, 128, 192})
       for (const int keys : {64, 128}) texts.add(Way(AttentionWay{unit, rows, keys}));
   texts.add(Way(AttentionWay{AttentionUnit::kSplit, 16, 64, 8}));
+  for (const int row_lanes : {2, 4, 8})
+    for (const int key_warps : {1, 2, 4})
+      texts.add(Way(AttentionWay{.unit = AttentionUnit::kSimt,
+                                 .rows = 48,
+                                 .keys = 128,
+                                 .row_warps = 2,
+                                 .key_warps = key_warps,
+                                 .row_lanes = row_lanes}));
 }
 
 void add_weight_gradients(Texts& texts) {
@@ -165,6 +173,9 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   EXPECT_FALSE(fault_of(MatmulWay{.split = {SplitKind::none, 2}}).empty());
   EXPECT_FALSE(fault_of(ConvWay{ConvLoads::tma, {.unit = MatmulUnit::mma}}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{AttentionUnit::kMma, 64, 64, 8}).empty());
+  EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kMma, .row_warps = 2}).empty());
+  EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kSimt, .rows = 60}).empty());
+  EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kSimt, .row_lanes = 16}).empty());
   EXPECT_FALSE(fault_of(WeightGradientWay{256, 64, 1}).empty());
   EXPECT_FALSE(fault_of(WeightGradientWay{128, 128, 0}).empty());
 }
@@ -198,8 +209,9 @@ TEST(Way, WordsOfBeforeMeanTheSameWays) {
 
 TEST(Way, OtherTextsAreNone) {
   for (const char* text :
-       {"mma", "mma 64 stages 4", "mma 64x64 stages", "mma 64x64 stages 4 splits 2", "wgmma 128x128 stages 6",
-        "tma mma 64x64 stages 4", "boxes mma 64x64 stages 4", "gathered simt 16x16 stages 2", "split 16x",
+       {"mma", "mma 64 stages 4", "simt 64x64", "simt 64x64 warps 2x2 lanes 8x8", "mma 64x64 stages",
+        "mma 64x64 stages 4 splits 2", "wgmma 128x128 stages 6", "tma mma 64x64 stages 4",
+        "boxes mma 64x64 stages 4", "gathered simt 16x16 stages 2", "split 16x",
         "wgmma 128x128 stages 6 warpgroups 2 epilogue-warps ping-pong", "5 calls in 2 stages",
         "130101 bias 2 workspace 4096", "mma 64x64 stages 99999999999"})
     EXPECT_EQ(parse_way(text), std::nullopt) << text;

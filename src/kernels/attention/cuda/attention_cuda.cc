@@ -1,6 +1,7 @@
 #include "kernels/attention/cuda/attention_cuda.h"
 
 #include "base/error.h"
+#include "kernels/attention/cuda/attention_simt.h"
 #include "kernels/attention/cuda/attention_tiles.h"
 #include "kernels/attention/cuda/rope_text.h"
 #include "kernels/common/prologue.h"
@@ -31,6 +32,10 @@ std::string traits(const CudaProblem& problem, const AttentionSizes& sizes, cons
           constant("kVectorK", vector(problem.inputs[1], sizes.depth)) +
           constant("kVectorV", vector(problem.inputs[2], sizes.value_depth)) +
           constant("kVectorOut", has_vector_rows(out, unit) && sizes.value_depth % unit == 0);
+  if (simt)
+    text += constant("kRowWarps", int64_t{way.row_warps}) + constant("kKeyWarps", int64_t{way.key_warps}) +
+            constant("kRowLanes", int64_t{way.row_lanes}) +
+            constant("kShared", simt_attention(problem, sizes, way).shares_buffer);
   return text + "};\n";
 }
 
@@ -84,7 +89,8 @@ UnitText unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const 
   const std::string name = suffix(problem, way), keys = std::to_string(way.keys);
   switch (way.unit) {
     case AttentionUnit::kSimt:
-      return {"attention/cuda/simt.cuh", "attention_simt" + name, "attend_simt(call)", 256};
+      return {"attention/cuda/simt.cuh", "attention_simt" + name, "attend_simt(call)",
+              32 * way.row_warps * way.key_warps};
     case AttentionUnit::kMma:
       return {"attention/cuda/mma.cuh", "attention_mma" + name,
               "attend_mma<Traits, " + std::to_string(plan.warps) + ", " +
@@ -142,7 +148,9 @@ std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, 
 }
 
 // Blocks of a multiprocessor for which the compiler keeps registers; 0: as it likes.
-int min_blocks(const AttentionSizes& sizes, AttentionUnit unit) {
+int min_blocks(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
+  const AttentionUnit unit = way.unit;
+  if (unit == AttentionUnit::kSimt) return simt_attention(problem, sizes, way).resident;
   if (unit == AttentionUnit::kWgmma) return 1;
   return unit == AttentionUnit::kShort ? (short_width(sizes) == 32 ? 4 : 3) : 0;
 }
@@ -200,7 +208,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionWay& way) {
           heads * sizes.queries * splits * Dim((padded_columns(sizes.value_depth) + 2) * 4);
   }
   code.source +=
-      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(sizes, way.unit));
+      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(problem, sizes, way));
   code.launches.push_back(launch);
   if (uses_workspace) {
     CudaLaunch combine;
@@ -240,9 +248,6 @@ bool can_run_attention_simt(const Problem& problem) {
           problem.inputs[0].dtype == DType::f64);
 }
 
-CudaCode generate_attention_simt(const CudaProblem& problem) {
-  return attention_code(problem, attention_way(problem, AttentionUnit::kSimt));
-}
 CudaCode generate_attention_mma(const CudaProblem& problem) {
   return attention_code(problem, attention_way(problem, AttentionUnit::kMma));
 }

@@ -303,6 +303,57 @@ TEST(AttentionCuda, EveryVariantIsAnotherTileAndTheFirstIsTheChoice) {
   }
 }
 
+// The ways of f32 and f64 are ordered by an estimate, and each has a text of its own; what its tiles leave
+// idle counts.
+TEST(AttentionCuda, TilesOfTheGeneralPurposeUnitsFollowAnEstimate) {
+  const CudaKernel& row = *find_cuda_kernel("attention_simt");
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Shape& q :
+         {Shape{32, 4, 160, 32}, {8, 12, 197, 64}, {1, 16, 1, 64}, {2, 6, 1000, 128}, {1, 1, 77, 256}})
+      for (const int arch : {80, 86, 90}) {
+        CudaProblem p = problem_of(dtype, q, q[1], 160, q[3].require_constant("depth"), false);
+        p.arch = arch;
+        const std::string chosen = row.generate(p).source;
+        std::vector<std::string> texts;
+        double before = 0;
+        for (const KernelVariant& variant : cuda_variants(row, p)) {
+          p.way = variant.way;
+          EXPECT_GE(variant.microseconds, before) << to_string(variant.way);
+          before = variant.microseconds;
+          const CudaCode code = row.generate(p);
+          EXPECT_LE(code.launches[0].shared_bytes, shared_limit(arch)) << to_string(variant.way);
+          EXPECT_EQ(parse_way(to_string(variant.way)), variant.way);
+          texts.push_back(code.source);
+        }
+        ASSERT_GT(texts.size(), 1u);
+        EXPECT_EQ(texts.front(), chosen);
+        std::sort(texts.begin(), texts.end());
+        EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
+        p.way = AttentionWay{.unit = AttentionUnit::kSimt, .rows = 256, .keys = 512};
+        EXPECT_THROW(row.generate(p), InternalError);
+      }
+}
+
+// Rows and multiprocessors that a tile leaves idle: no more than a fifth of the rows of lengths between
+// tiles, where blocks are many, and where they are few as many blocks as there is work for.
+TEST(AttentionCuda, TilesOfTheGeneralPurposeUnitsFitLengthsAndMachines) {
+  const auto way_of = [](const Shape& q, const Dim& keys) {
+    CudaProblem p = problem_of(DType::f32, q, q[1], keys, q[3].require_constant("depth"), false);
+    p.arch = 90;
+    return attention_way(p, AttentionUnit::kSimt);
+  };
+  for (const int64_t length : {77, 91, 117, 160, 197, 200, 333})
+    for (const int64_t depth : {32, 64, 96, 128}) {
+      const int rows = way_of({32, 8, length, depth}, length).rows;
+      EXPECT_LT(static_cast<double>((length + rows - 1) / rows * rows), 1.2 * static_cast<double>(length) + 4)
+          << length << " of " << depth << ": " << rows;
+    }
+  for (const int64_t heads : {1, 2, 4, 8}) {
+    const int rows = way_of({1, heads, 512, 64}, 512).rows;
+    EXPECT_GE(heads * ((512 + rows - 1) / rows), std::min<int64_t>(100, heads * 30)) << heads;
+  }
+}
+
 // A window that no key is outside of is none; a narrow one decides how keys are split.
 TEST(AttentionCuda, WindowsDecideTheCode) {
   const SymbolRanges ranges{{"t", {1, 4096}}};

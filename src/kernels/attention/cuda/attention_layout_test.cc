@@ -17,12 +17,13 @@ using cuda_testing::LayoutText;
 
 constexpr int64_t kAlign = 1024;  // of the first byte
 
-CudaProblem laid_out_problem(const Shape& q, int64_t kv_heads, int64_t keys, int64_t depth, bool has_mask) {
+CudaProblem laid_out_problem(DType dtype, const Shape& q, int64_t kv_heads, int64_t keys, int64_t depth,
+                             bool has_mask) {
   CudaProblem p;
-  p.inputs = {dense(DType::f16, q), dense(DType::f16, {q[0], Dim(kv_heads), Dim(keys), q[3]}),
-              dense(DType::f16, {q[0], Dim(kv_heads), Dim(keys), Dim(depth)})};
-  p.outputs = {dense(DType::f16, {q[0], q[1], q[2], Dim(depth)})};
-  if (has_mask) p.inputs.push_back(dense(DType::f16, {q[0], Dim(1), Dim(1), Dim(keys)}));
+  p.inputs = {dense(dtype, q), dense(dtype, {q[0], Dim(kv_heads), Dim(keys), q[3]}),
+              dense(dtype, {q[0], Dim(kv_heads), Dim(keys), Dim(depth)})};
+  p.outputs = {dense(dtype, {q[0], q[1], q[2], Dim(depth)})};
+  if (has_mask) p.inputs.push_back(dense(dtype, {q[0], Dim(1), Dim(1), Dim(keys)}));
   p.params = {Dim(0), Dim(has_mask ? 1 : 0)};
   p.fparams = {0.125, 0.0};
   p.arch = 90;
@@ -63,7 +64,10 @@ std::string layout_text(const CudaProblem& problem, const AttentionPlan& plan) {
       add_split(text, plan);
       break;
     case AttentionUnit::kSimt:
-      ADD_FAILURE() << "has no constants on the device";
+      text.use("Simt", "aicf::attention::SimtShape<Traits>");
+      text.equal("Simt::kElements * sizeof(Simt::A)", plan.shared_bytes);
+      text.equal("32 * Simt::kWarps", 32 * plan.way.row_warps * plan.way.key_warps);
+      break;
   }
   return text.text();
 }
@@ -80,7 +84,7 @@ TEST(AttentionLayout, HostAndDeviceAgree) {
           {Shape{Dim(1), Dim(32), Dim(1), Dim(64)}, 8, 1024, 64},
           {Shape{Dim(1), Dim(32), Dim(1), Dim(160)}, 8, 3000, 160},
           {Shape{Dim(1), Dim(2), Dim(512), Dim(80)}, 2, 512, 96}}) {
-      const CudaProblem problem = laid_out_problem(q, kv_heads, keys, depth, has_mask);
+      const CudaProblem problem = laid_out_problem(DType::f16, q, kv_heads, keys, depth, has_mask);
       for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("attention_wgmma"), problem)) {
         const AttentionPlan plan = resolve(std::get<AttentionWay>(variant.way), problem);
         if (++seen[static_cast<size_t>(plan.way.unit)] <= 8) texts.push_back(layout_text(problem, plan));
@@ -91,6 +95,47 @@ TEST(AttentionLayout, HostAndDeviceAgree) {
     EXPECT_GT(seen[static_cast<size_t>(unit)], 0) << static_cast<int>(unit);
   AICF_NEEDS_NVRTC();
   expect_compiles(texts, "sm_90a");
+}
+
+TEST(AttentionLayout, HostAndDeviceAgreeOnTilesOfTheGeneralPurposeUnits) {
+  std::vector<std::string> texts;
+  int shared = 0;
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [queries, keys, depth, value_depth] : {std::tuple(160, 160, 32, 32),
+                                                            {512, 512, 128, 128},
+                                                            {91, 133, 40, 24},
+                                                            {33, 70, 7, 50},
+                                                            {1, 900, 64, 64},
+                                                            {300, 300, 256, 256}}) {
+      const CudaProblem problem =
+          laid_out_problem(dtype, Shape{4, 4, queries, depth}, 4, keys, value_depth, false);
+      for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("attention_simt"), problem)) {
+        const AttentionPlan plan = resolve(std::get<AttentionWay>(variant.way), problem);
+        shared += attention_code(problem, plan.way).source.find("kShared = true") != std::string::npos;
+        texts.push_back(layout_text(problem, plan));
+      }
+    }
+  EXPECT_GT(shared, 0);
+  EXPECT_GT(texts.size(), 100u);
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
+}
+
+// What the host thinks that registers let a multiprocessor hold is what it asks the compiler for, and the
+// compiler need not move what the loops hold out of registers for it.
+TEST(AttentionLayout, ScoresAndResultsStayInRegisters) {
+  AICF_NEEDS_NVRTC();
+  constexpr int64_t kMostStack = 128;  // what is not read in the loops over depth and keys
+  std::vector<std::string> texts;
+  for (const auto& [heads, queries, depth] :
+       {std::tuple(128, 160, 32), {96, 197, 64}, {32, 200, 128}, {4, 1024, 64}, {64, 117, 80}})
+    texts.push_back(find_cuda_kernel("attention_simt")
+                        ->generate(laid_out_problem(DType::f32, Shape{1, heads, queries, depth}, heads,
+                                                    queries, depth, false))
+                        .source);
+  const std::vector<std::string> cubins = compile_cuda(texts, "sm_90a");
+  for (size_t i = 0; i < cubins.size(); ++i)
+    EXPECT_LE(cuda_testing::stack_bytes(cubins[i]), kMostStack) << texts[i];
 }
 
 // Both have barriers set aside for the larger one.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/attention/cuda/attention_simt.h"
 
 namespace aicf {
 
@@ -25,13 +26,6 @@ namespace {
 // As RowTile lays it out, of elements of so many bytes.
 int64_t row_bytes(int64_t columns, int64_t bytes) { return padded_columns(columns) * bytes + 16; }
 
-int64_t simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
-  const int64_t bytes = problem.inputs[0].dtype == DType::f64 ? 8 : 4, unit = 16 / bytes;
-  const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
-  return bytes * (way.rows * stride(sizes.depth) +
-                  way.keys * stride(std::max(sizes.depth, sizes.value_depth)) + way.rows * stride(way.keys));
-}
-
 }  // namespace
 
 int64_t attention_shared_bytes(const CudaProblem& problem, const AttentionSizes& sizes,
@@ -41,7 +35,7 @@ int64_t attention_shared_bytes(const CudaProblem& problem, const AttentionSizes&
   const int64_t queries = way.rows * row_bytes(sizes.depth, bytes);
   switch (way.unit) {
     case AttentionUnit::kSimt:
-      return simt_shared(problem, sizes, way);
+      return simt_attention(problem, sizes, way).shared_bytes;
     case AttentionUnit::kMma:
       return queries + key_value + (mask_is_per_key(problem, sizes, way) ? 2 * 4 * way.keys : 0);
     case AttentionUnit::kSplit:
@@ -64,24 +58,6 @@ int64_t attention_shared_bytes(const CudaProblem& problem, const AttentionSizes&
 namespace {
 
 constexpr double kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
-
-// What fits in 99 KiB, the least of all architectures: the order of accumulation must not depend on them.
-AttentionWay simt_way(const CudaProblem& problem, const AttentionSizes& sizes) {
-  const int64_t depth = std::max(sizes.depth, sizes.value_depth);
-  AttentionWay tile{AttentionUnit::kSimt, 64, 64};
-  if (problem.inputs[0].dtype == DType::f64)
-    tile.rows = tile.keys = depth <= 32 ? 64 : depth <= 128 ? 32 : 16;
-  else if (depth > 128)
-    tile.rows = tile.keys = 32;
-  const double blocks = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows);
-  while (tile.rows > 16 && (blocks < sizes.multiprocessors || sizes.most_queries <= tile.rows / 2)) {
-    tile.rows /= 2;
-    if (sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / tile.rows) >=
-        sizes.multiprocessors)
-      break;
-  }
-  return tile;
-}
 
 // Of a block with few rows: keys that it holds at once.
 int most_split_keys(const AttentionSizes& sizes) {
@@ -271,6 +247,7 @@ bool is_tf32(const CudaProblem& problem) { return problem.params.size() > 3; }
 
 bool attention_way_fits(const CudaProblem& problem, const AttentionWay& way) {
   const AttentionSizes sizes = sizes_of(problem);
+  if (way.unit == AttentionUnit::kSimt) return simt_attention_fits(problem, sizes, way);
   if (attention_shared_bytes(problem, sizes, way) > shared_limit(problem.arch)) return false;
   if (is_tf32(problem)) return way.unit == AttentionUnit::kMma && tf32_way_fits(problem, sizes, way);
   const int64_t depth = std::max(sizes.depth, sizes.value_depth);
@@ -301,7 +278,7 @@ double attention_tf32_microseconds(const CudaProblem& problem, const AttentionWa
 
 AttentionWay attention_way(const CudaProblem& problem, AttentionUnit unit) {
   const AttentionSizes sizes = sizes_of(problem);
-  if (unit == AttentionUnit::kSimt) return simt_way(problem, sizes);
+  if (unit == AttentionUnit::kSimt) return simt_attention_ways(problem, sizes).front();
   if (is_tf32(problem)) return tf32_ways(problem).front();
   if (unit == AttentionUnit::kWgmma && suits_wgmma(problem, sizes))
     return {AttentionUnit::kWgmma, wgmma_rows(problem, sizes), 128};

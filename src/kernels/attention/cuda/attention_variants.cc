@@ -1,11 +1,12 @@
-// The ways of attention_wgmma and attention_tf32. The row's own choice is attention_wgmma_way(); the
-// estimates order what the tuner looks at first and count where measurements of like problems order
-// candidates.
+// The ways of attention_wgmma, attention_simt and attention_tf32. The row's own choice is
+// attention_wgmma_way(); the estimates order what the tuner looks at first and count where measurements of
+// like problems order candidates.
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "kernels/attention/cuda/attention_cuda.h"
+#include "kernels/attention/cuda/attention_simt.h"
 #include "kernels/attention/cuda/attention_text.h"
 
 namespace aicf {
@@ -50,6 +51,25 @@ AttentionWay attention_wgmma_way(const CudaProblem& problem) {
   for (const AttentionWay& way : ways_of(problem))
     if (!is_named(problem.way) || Way(way) == problem.way) return way;
   AICF_CHECK(false, "attention that cannot run so: " + to_string(problem.way));
+}
+
+// Halves run so only where no matrix units take them, in one way.
+std::vector<KernelVariant> attention_simt_variants(const CudaProblem& problem) {
+  constexpr double kStart = 3400;
+  std::vector<KernelVariant> variants;
+  if (dtype_bytes(problem.inputs[0].dtype) < 4) return variants;
+  const AttentionSizes sizes = sizes_of(problem);
+  for (const AttentionWay& way : simt_attention_ways(problem, sizes))
+    variants.push_back({way, (kStart + simt_attention_cycles(problem, sizes, way)) / kCyclesPerMicrosecond});
+  return variants;
+}
+
+CudaCode generate_attention_simt(const CudaProblem& problem) {
+  const auto* named = std::get_if<AttentionWay>(&problem.way);
+  if (named == nullptr) return attention_code(problem, attention_way(problem, AttentionUnit::kSimt));
+  AICF_CHECK(named->unit == AttentionUnit::kSimt && attention_way_fits(problem, *named),
+             "attention that cannot run so: " + to_string(problem.way));
+  return attention_code(problem, *named);
 }
 
 std::vector<KernelVariant> attention_tf32_variants(const CudaProblem& problem) {

@@ -21,11 +21,14 @@ struct AttentionWay {
   AttentionUnit unit = AttentionUnit::kSimt;
   int rows = 64, keys = 64;  // of a block
   int cluster = 1;           // kSplit: blocks that share the keys of one tile of rows without a workspace
+  // kSimt: the block's warps share its rows and its keys; a warp's lanes in either direction.
+  int row_warps = 1, key_warps = 1, row_lanes = 8;
   bool operator==(const AttentionWay&) const = default;
 };
 
 std::string_view fault_of(const AttentionWay& way);  // see matmul_way.h
-std::string to_string(const AttentionWay& way);      // "wgmma 128x64", "split 16x128 cluster 8"
+std::string to_string(
+    const AttentionWay& way);  // "wgmma 128x64", "split 16x128 cluster 8", "simt 32x128 warps 1x4 lanes 8x4"
 std::optional<AttentionWay> parse_attention_way(std::string_view text);
 
 }  // namespace aicf

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "attention/cuda/backward_call.cuh"
-#include "attention/cuda/simt.cuh"
+#include "attention/cuda/simt_units.cuh"
 
 namespace aicf::attention {
 
@@ -16,6 +16,28 @@ struct BackwardShape {
   static constexpr int kWideStride = kStride > kValueStride ? kStride : kValueStride;
   static constexpr int kScoreStride = tile_stride<A>(kRows > kKeys ? kRows : kKeys);
 };
+
+// Rows [0, rows) of the source, columns [0, kColumns); everything else of the tile becomes 0.
+template <int kColumns, int kTileRows, bool kVector, class T, class A>
+__device__ __forceinline__ void load_tile(A* tile, int stride, const T* from, int64_t row_stride,
+                                          int64_t column_stride, int rows) {
+  constexpr int kUnit = kVector ? 16 / sizeof(T) : 1;
+  constexpr int kPadded = (kColumns + Vec<A>::kSize - 1) / Vec<A>::kSize * Vec<A>::kSize;
+  constexpr int kUnits = (kPadded + kUnit - 1) / kUnit;
+  for (int at = int(threadIdx.x); at < kTileRows * kUnits; at += 256) {
+    const int row = at / kUnits, column = at % kUnits * kUnit;
+    alignas(16) T values[kUnit];
+    const bool inside = row < rows && column < kColumns;
+    if constexpr (kVector) {
+      if (inside)
+        *reinterpret_cast<uint4*>(values) = *reinterpret_cast<const uint4*>(from + row * row_stride + column);
+    } else if (inside) {
+      values[0] = from[row * row_stride + column * column_stride];
+    }
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) tile[row * stride + column + i] = inside ? A(widen(values[i])) : A(0);
+  }
+}
 
 __device__ __forceinline__ float exp_two(float x) { return exp2f(x); }
 __device__ __forceinline__ double exp_two(double x) { return exp2(x); }

@@ -1,0 +1,185 @@
+#include "kernels/attention/cuda/attention_simt.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/attention/cuda/attention_tiles.h"
+
+namespace aicf {
+namespace {
+
+constexpr int kRegisters = 65536;  // of a multiprocessor
+constexpr int kMostWarps = 8;      // of a block
+
+int64_t sum_bytes(const CudaProblem& problem) { return problem.inputs[0].dtype == DType::f64 ? 8 : 4; }
+
+int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int warps_of(const AttentionWay& way) { return way.row_warps * way.key_warps; }
+
+// Elements of shared memory, as SimtShape counts them.
+struct SharedElements {
+  int64_t queries, keys, values, weights, parts;
+
+  int64_t main(bool shares) const {
+    return queries + (shares ? std::max(keys, values) : keys + values) + weights;
+  }
+  int64_t most(bool shares) const { return std::max(main(shares), parts); }
+};
+
+SharedElements shared_elements(const AttentionSizes& sizes, const AttentionWay& way, int64_t vector) {
+  const int64_t depth = (ceil_of(sizes.depth, vector) | 1) * vector,
+                value_depth = ceil_of(sizes.value_depth, vector) * vector;
+  const int64_t warp_rows = way.rows / way.row_warps, warp_keys = way.keys / way.key_warps;
+  const int64_t every = 16 / way.row_lanes, first = 8 / way.row_lanes;
+  const int64_t weights = (ceil_of(warp_keys / vector - first, every) * every + first) * vector;
+  return {.queries = way.rows * depth,
+          .keys = way.keys * depth,
+          .values = way.keys * value_depth,
+          .weights = warps_of(way) * warp_rows * weights,
+          .parts = way.key_warps > 1 ? way.key_warps * way.rows * (value_depth + 2) : 0};
+}
+
+// Blocks of a multiprocessor, by shared memory and by registers.
+int resident_blocks(const CudaProblem& problem, const AttentionWay& way, int64_t shared_bytes,
+                    int registers) {
+  constexpr int64_t kReserved = 1024;
+  constexpr int kMostBlocks = 16;
+  const int64_t by_memory = (shared_limit(problem.arch) + kReserved) / (shared_bytes + kReserved);
+  const int64_t by_registers = kRegisters / (32 * warps_of(way) * registers);
+  return static_cast<int>(std::min<int64_t>({by_memory, by_registers, kMostBlocks}));
+}
+
+bool has_whole_tiles(const AttentionWay& way, int vector) {
+  const int keys = way.key_warps * (32 / way.row_lanes) * vector;
+  return way.rows % (way.row_warps * way.row_lanes) == 0 && way.keys % keys == 0;
+}
+
+// ---- time ----
+
+// Cycles of one of a multiprocessor's four schedulers, and of its shared memory.
+struct Work {
+  double issued, shared;
+};
+
+// Of a warp and one of its blocks of keys. Reads of 16 bytes by a warp whose lanes share addresses take two
+// cycles.
+Work warp_work(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way,
+               const SimtAttention& simt) {
+  constexpr double kScore = 9, kMaskOfKey = 0.5, kMaskOfRow = 6, kRow = 24, kBlockOfKeys = 120, kCopy = 4;
+  const double vector = simt.vector, rows = simt.lane_rows, keys = simt.key_vectors * vector;
+  const double warp_keys = static_cast<double>(way.keys) / way.key_warps;
+  const double depth_vectors = static_cast<double>(ceil_of(sizes.depth, simt.vector));
+  const double products = (depth_vectors * rows * keys + warp_keys * rows * simt.value_vectors) * vector;
+  const double reads = depth_vectors * (rows + keys) + warp_keys * (rows / vector + simt.value_vectors) +
+                       4 * rows * simt.key_vectors;
+  const double units = static_cast<double>(way.keys * (sizes.depth + sizes.value_depth)) / vector;
+  const double copies = units / (32 * warps_of(way));
+  const double mask = !sizes.has_mask ? 0 : mask_is_per_key(problem, sizes, way) ? kMaskOfKey : kMaskOfRow;
+  const double rate = sum_bytes(problem) == 8 ? 2 : 1;
+  return {rate * products + reads + rows * keys * (kScore + mask) * rate + rows * kRow + copies * kCopy +
+              kBlockOfKeys,
+          2 * reads + 4 * copies};
+}
+
+// Of blocks that share a multiprocessor from their start to their end. A scheduler is the better used the
+// more warps it has; the longest warp of a block cannot be helped.
+double round_cycles(const Work& work, double blocks, double warps, double blocks_of_keys, double longest) {
+  constexpr double kStart = 1500, kLone = 0.55;
+  const double held = std::max(1.0, blocks * warps / 4);
+  const double used = 1 - std::pow(1 - kLone, held);
+  const double issued = blocks * blocks_of_keys * work.issued / 4 / used;
+  const double shared = blocks * blocks_of_keys * work.shared / 0.9;
+  return kStart + std::max({issued, shared, longest * work.issued / kLone});
+}
+
+}  // namespace
+
+SimtAttention simt_attention(const CudaProblem& problem, const AttentionSizes& sizes,
+                             const AttentionWay& way) {
+  constexpr int kOthers = 60, kMost = 255;
+  const int64_t bytes = sum_bytes(problem);
+  const int vector = static_cast<int>(16 / bytes), words = static_cast<int>(bytes / 4),
+            key_lanes = 32 / way.row_lanes;
+  SimtAttention simt{.vector = vector};
+  simt.lane_rows = way.rows / way.row_warps / way.row_lanes;
+  simt.key_vectors = way.keys / way.key_warps / (key_lanes * vector);
+  simt.value_vectors = static_cast<int>(ceil_of(ceil_of(sizes.value_depth, vector), key_lanes));
+  const int held = simt.lane_rows * (simt.key_vectors + simt.value_vectors) * vector * words;
+  simt.registers = std::min((held + kOthers * (words + 1) / 2 + 7) / 8 * 8, kMost + 1);
+  const SharedElements elements = shared_elements(sizes, way, vector);
+  const auto resident = [&](bool shares) {
+    return resident_blocks(problem, way, bytes * elements.most(shares), simt.registers);
+  };
+  // Where two buffers leave too few warps to hide what each waits for.
+  constexpr int kWarps = 8;
+  simt.shares_buffer = resident(false) * warps_of(way) < kWarps && resident(true) > resident(false);
+  simt.shared_bytes = bytes * elements.most(simt.shares_buffer);
+  simt.resident = resident(simt.shares_buffer);
+  return simt;
+}
+
+bool simt_attention_fits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
+  constexpr int kMostHeld = 176;  // words of scores and results of a thread
+  const int64_t bytes = sum_bytes(problem);
+  if (way.unit != AttentionUnit::kSimt || !has_whole_tiles(way, static_cast<int>(16 / bytes)) ||
+      warps_of(way) > kMostWarps)
+    return false;
+  const SimtAttention simt = simt_attention(problem, sizes, way);
+  const int64_t held = simt.lane_rows * (simt.key_vectors + simt.value_vectors) * 4;
+  return held <= kMostHeld && simt.resident > 0 && simt.shared_bytes <= shared_limit(problem.arch);
+}
+
+double simt_attention_cycles(const CudaProblem& problem, const AttentionSizes& sizes,
+                             const AttentionWay& way) {
+  const SimtAttention simt = simt_attention(problem, sizes, way);
+  const Work work = warp_work(problem, sizes, way, simt);
+  const double tiles = std::ceil(sizes.most_queries / way.rows);
+  const double warp_keys = static_cast<double>(way.keys) / way.key_warps;
+  // With a window all rows see about as many keys, causal or not.
+  const double share = sizes.causal && sizes.window == 0 ? 0.5 : 1.0;
+  const double seen = share * seen_keys(sizes, way.rows);
+  // Warps of a block that have no keys leave its schedulers to others; rows beyond the last are of whole
+  // blocks, which may come together on a multiprocessor.
+  const double blocks_of_keys = way.row_warps * std::ceil(seen / warp_keys);
+  const double longest = std::ceil(seen / way.keys);
+  const double blocks = std::ceil(sizes.most_batch * sizes.most_heads * tiles / sizes.multiprocessors);
+  const double rounds = std::floor(blocks / simt.resident), rest = blocks - rounds * simt.resident;
+  double cycles = rounds * round_cycles(work, simt.resident, warps_of(way), blocks_of_keys, longest);
+  if (rest > 0) cycles += round_cycles(work, rest, warps_of(way), blocks_of_keys, longest);
+  return cycles;
+}
+
+std::vector<AttentionWay> simt_attention_ways(const CudaProblem& problem, const AttentionSizes& sizes) {
+  constexpr size_t kListed = 12;
+  struct Estimated {
+    AttentionWay way;
+    double cycles;
+  };
+  const int vector = static_cast<int>(16 / sum_bytes(problem));
+  std::vector<Estimated> found;
+  for (const int row_lanes : {8, 4, 2})
+    for (const int lane_rows : {4, 5, 6, 7, 8, 3, 2, 1})
+      for (const int key_vectors : {2, 1})
+        for (const int row_warps : {1, 2, 4, 8})
+          for (const int key_warps : {1, 2, 4, 8}) {
+            AttentionWay way{.unit = AttentionUnit::kSimt,
+                             .rows = row_warps * row_lanes * lane_rows,
+                             .keys = key_warps * (32 / row_lanes) * vector * key_vectors,
+                             .row_warps = row_warps,
+                             .key_warps = key_warps,
+                             .row_lanes = row_lanes};
+            if (row_warps * key_warps >= 2 && fault_of(way).empty() &&
+                simt_attention_fits(problem, sizes, way))
+              found.push_back({way, simt_attention_cycles(problem, sizes, way)});
+          }
+  AICF_CHECK(!found.empty(), "attention that no way of the general-purpose units fits");
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Estimated& a, const Estimated& b) { return a.cycles < b.cycles; });
+  std::vector<AttentionWay> ways;
+  for (size_t i = 0; i < std::min(kListed, found.size()); ++i) ways.push_back(found[i].way);
+  return ways;
+}
+
+}  // namespace aicf
