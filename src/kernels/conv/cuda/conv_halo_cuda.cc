@@ -24,9 +24,13 @@ BoxedWindows halo_windows(const CudaProblem& problem) {
 double halo_result_bytes(const CudaProblem& problem) {
   double bytes = 0;
   for (const CudaWindow& out : problem.outputs) bytes += static_cast<double>(dtype_bytes(out.dtype));
-  for (size_t i = kConvInputs; i < problem.inputs.size(); ++i)
-    if (problem.inputs[i].sizes == problem.outputs[0].sizes)
-      bytes += static_cast<double>(dtype_bytes(problem.inputs[i].dtype));
+  for (size_t i = kConvInputs; i < problem.inputs.size(); ++i) {
+    const CudaWindow& operand = problem.inputs[i];
+    const bool repeats =
+        std::find(operand.strides.begin(), operand.strides.end(), Dim(0)) != operand.strides.end();
+    if (operand.sizes == problem.outputs[0].sizes && !repeats)
+      bytes += static_cast<double>(dtype_bytes(operand.dtype));
+  }
   return bytes;
 }
 
