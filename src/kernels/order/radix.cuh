@@ -66,8 +66,15 @@ __device__ __forceinline__ Before<V> sum_before(V value, V (&warps)[kWarps]) {
   return {ahead + sum - value, all};
 }
 
-// counts[digit][block]. `report(i)` says why item i is left out, once all are read: no load passes a report.
-template <int kItems, int kShift, int kBits, class Count, class Read, class Report>
+// Counts of one digit lie together where add_counts goes through them (kAdded), else those of one block, of which each
+// thread of place_items reads its own digit's.
+template <int kBits, bool kAdded>
+__device__ __forceinline__ int64_t count_at(uint32_t digit, uint32_t block) {
+  return kAdded ? int64_t(digit) * gridDim.x + block : (int64_t(block) << kBits) + digit;
+}
+
+// `report(i)` says why item i is left out, once all are read: no load passes a report.
+template <int kItems, int kShift, int kBits, bool kAdded, class Count, class Read, class Report>
 __device__ __forceinline__ void count_digits(const Read& read, const Report& report, int64_t count, Count* counts) {
   constexpr int kDigits = 1 << kBits;
   __shared__ uint32_t seen[kDigits];
@@ -87,7 +94,7 @@ __device__ __forceinline__ void count_digits(const Read& read, const Report& rep
   }
   __syncthreads();
   for (int digit = threadIdx.x; digit < kDigits; digit += kRadixThreads)
-    counts[int64_t(digit) * gridDim.x + blockIdx.x] = seen[digit];
+    counts[count_at<kBits, kAdded>(uint32_t(digit), blockIdx.x)] = seen[digit];
 }
 
 // One block per digit: counts become those of the blocks before, totals[digit] their sum.
@@ -125,14 +132,13 @@ __device__ __forceinline__ void place_items(const Read& read, int64_t count, con
   const bool has_digit = threadIdx.x < kDigits;
   Count total = 0, before_block = 0;
   if (has_digit) {
-    const Count* of_digit = counts + int64_t(threadIdx.x) * gridDim.x;
     if constexpr (kAdded) {
       total = totals[threadIdx.x];
-      before_block = of_digit[blockIdx.x];
+      before_block = counts[count_at<kBits, true>(threadIdx.x, blockIdx.x)];
     } else {
 #pragma unroll 8
       for (uint32_t block = 0; block < gridDim.x; ++block) {
-        const Count of_block = of_digit[block];
+        const Count of_block = counts[count_at<kBits, false>(threadIdx.x, block)];
         total += of_block;
         if (block < blockIdx.x) before_block += of_block;
       }

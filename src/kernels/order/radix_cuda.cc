@@ -63,7 +63,8 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
       return from + "  const auto read = [&](int64_t i) { return " + (to_sorted ? "before" : "sorted") +
              "[i]; };\n" + (reports ? "  const auto report = [](int64_t) {};\n" : "");
     };
-    const std::string digits = "<" + items + ", " + shift + ", " + bits + ">";
+    const std::string digits =
+        "<" + items + ", " + shift + ", " + bits + ", " + (adds ? "true" : "false") + ">";
     CudaParams counted;
     std::string body = text(counted, true);
     body += "  aicf::count_digits" + digits + "(read, report, " + counted.expr(sort.count) + ", counts);\n";
@@ -80,9 +81,8 @@ void add_radix_sort(CudaCode& code, const CudaProblem& problem, const RadixSort&
 
     CudaParams placed;
     body = text(placed, false);
-    body += "  aicf::place_items<" + items + ", " + shift + ", " + bits + ", " + (adds ? "true" : "false") +
-            ">(read, " + placed.expr(sort.count) + ", counts, totals, " + (to_sorted ? "sorted" : "before") +
-            ");\n";
+    body += "  aicf::place_items" + digits + "(read, " + placed.expr(sort.count) + ", counts, totals, " +
+            (to_sorted ? "sorted" : "before") + ");\n";
     add_kernel(code, problem, flat_launch("place_items_" + name, sort.blocks(), kRadixBlock, placed), body);
   }
 }
