@@ -90,6 +90,7 @@ class Prepared:
         self.work = work
         self.peers: dict[str, Side] = {}
         self.ours: Side | None = None
+        self.first: list[torch.Tensor] = []  # what ours gave when it was compared
         self.record: dict[str, Any] = {"peers": {}, "errors": {}}
 
     def peer(self, name: str, make: Any) -> None:
@@ -147,7 +148,8 @@ class Prepared:
     def make_ours(self, expected: list[torch.Tensor]) -> dict[str, Any]:
         try:
             side = our_side(self.work)
-            apart = self.errors(side.check(), expected)
+            self.first = side.check()
+            apart = self.errors(self.first, expected)
         except (Exception, SystemExit) as error:
             return {"failed": reason(error)}
         record: dict[str, Any] = {"compile_seconds": side.seconds, "error": apart}
@@ -156,6 +158,15 @@ class Prepared:
         record["quick_us"] = quick_microseconds(self.work, side)
         self.ours = side
         return record
+
+    def check_repeats(self) -> None:
+        """RuntimeError if ours now gives other bits than when it was compared. A training step goes on from
+        other states: it is asked for its first steps alone."""
+        if self.ours is None or self.work.training:
+            return
+        again = self.ours.check()
+        if not all(torch.equal(a, b) for a, b in zip(self.first, again, strict=True)):
+            raise RuntimeError("gives other bits after its replays than before")
 
     def wrong(self, apart: list[list[float]]) -> str:
         """Beside the better peer, tensor by tensor."""
@@ -262,6 +273,7 @@ def main() -> int:
         synchronize(work)
         say(stage="timing: peer")
         samples = timed(work, prepared, options.rounds)
+        prepared.check_repeats()
         say(timed=samples)
         say(kernels=kernels(work, prepared, options.cli, 40.0))
     return 0

@@ -185,3 +185,24 @@ def test_a_sign_that_a_gradient_leaves_open_is_no_error_and_a_wrong_gradient_is(
     assert judged([losses, change, 0.2 * gradient], expected)[2] == pytest.approx([1.0])
     problem.optimizer = "sgd"
     assert judged([losses, change], [losses, change]) == [[0.0], [0.0]]
+
+
+@pytest.mark.parametrize("mode", ["inference", "train"])
+def test_a_program_that_gives_other_bits_after_its_replays_fails(mode: str) -> None:
+    torch = pytest.importorskip("torch")
+    import drawn_sides
+    import drawn_worker
+    from drawn_family import Case
+
+    problem = argparse.Namespace(mode=mode, device="cpu", dtype="f32", optimizer="sgd", door="call")
+    work = drawn_sides.Work(problem, Case(torch.nn.Identity(), []), [], None, 1)
+    prepared = drawn_worker.Prepared(work)
+    results = [torch.ones(3), torch.zeros(2)]
+    prepared.ours = drawn_sides.Side(lambda: None, lambda: [t.clone() for t in results], 0.0)
+    prepared.first = prepared.ours.check()
+    prepared.check_repeats()
+    results[1][1] = 1e-7
+    if mode == "train":  # goes on from other states
+        return prepared.check_repeats()
+    with pytest.raises(RuntimeError, match="other bits"):
+        prepared.check_repeats()
