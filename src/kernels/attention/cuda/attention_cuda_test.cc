@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
+#include "kernels/attention/cuda/attention_simt.h"
 #include "kernels/attention/cuda/attention_text.h"
 
 namespace aicf {
@@ -331,6 +332,58 @@ TEST(AttentionCuda, TilesOfTheGeneralPurposeUnitsFollowAnEstimate) {
         EXPECT_EQ(std::adjacent_find(texts.begin(), texts.end()), texts.end());
         p.way = AttentionWay{.unit = AttentionUnit::kSimt, .rows = 256, .keys = 512};
         EXPECT_THROW(row.generate(p), InternalError);
+      }
+}
+
+// The estimate of f32 chooses what was quickest of the measured tiles (gpu_attention_f32_2026-11-29.json.xz).
+TEST(AttentionCuda, QuickestMeasuredTilesOfTheGeneralPurposeUnitsAreChosen) {
+  struct Row {
+    Shape q;
+    bool has_mask;
+    const char* way;
+  };
+  for (const Row& row : {Row{{32, 4, 160, 32}, true, "simt 160x64 warps 4x2 lanes 8x4"},
+                         {{8, 12, 197, 64}, false, "simt 40x64 warps 1x2 lanes 8x4"},
+                         {{16, 12, 128, 64}, false, "simt 64x64 warps 4x1 lanes 4x8"},
+                         {{16, 2, 200, 128}, false, "simt 56x128 warps 2x4 lanes 4x8"},
+                         {{8, 16, 512, 128}, false, "simt 64x64 warps 4x1 lanes 4x8"},
+                         {{4, 16, 1024, 64}, false, "simt 128x64 warps 4x1 lanes 4x8"}}) {
+    CudaProblem p =
+        problem_of(DType::f32, row.q, row.q[1], row.q[2], row.q[3].require_constant("depth"), false);
+    if (row.has_mask) add_mask(p, dense(DType::f32, {row.q[0], Dim(1), Dim(1), row.q[2]}));
+    p.arch = 90;
+    EXPECT_EQ(to_string(attention_way(p, AttentionUnit::kSimt)), row.way);
+  }
+}
+
+// Causal rows see half of the keys, but the last tile sees all: a multiprocessor with one tile gains nothing,
+// one with many nearly half.
+TEST(AttentionCuda, EstimateOfCausalTilesOfTheGeneralPurposeUnits) {
+  const AttentionWay way{
+      .unit = AttentionUnit::kSimt, .rows = 64, .keys = 64, .row_warps = 4, .row_lanes = 4};
+  const auto cycles_of = [&](int64_t heads, bool causal) {
+    CudaProblem p = problem_of(DType::f32, {1, heads, 1024, 64}, heads, 1024, 64, causal);
+    p.arch = 90;
+    return simt_attention_cycles(p, sizes_of(p), way);
+  };
+  EXPECT_EQ(cycles_of(1, true), cycles_of(1, false));
+  EXPECT_LT(cycles_of(512, true), 0.6 * cycles_of(512, false));
+}
+
+// Results of so many columns leave a lane one row and one vector of keys.
+TEST(AttentionCuda, ScoresAndResultsOfALaneAreFew) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t depth : {7, 32, 64, 128, 256})
+      for (const int64_t queries : {1, 16, 17, 500}) {
+        CudaProblem p = problem_of(dtype, {4, 4, queries, depth}, 4, 300, depth, false);
+        p.arch = 80;
+        const AttentionSizes sizes = sizes_of(p);
+        for (const AttentionWay& way : simt_attention_ways(p, sizes)) {
+          const SimtAttention simt = simt_attention(p, sizes, way);
+          EXPECT_LE(simt.lane_rows * (simt.key_vectors + simt.value_vectors) * 4, 144) << to_string(way);
+          EXPECT_LT(simt.registers, 255) << to_string(way);
+          EXPECT_TRUE(queries <= 16 || way.row_lanes > 2) << to_string(way);
+        }
       }
 }
 

@@ -58,40 +58,67 @@ bool has_whole_tiles(const AttentionWay& way, int vector) {
 
 // ---- time ----
 
-// Cycles of one of a multiprocessor's four schedulers, and of its shared memory.
+// Cycles of a warp: what it issues, and what it takes of the multiprocessor's shared memory.
 struct Work {
-  double issued, shared;
+  double issued = 0, shared = 0;
+
+  Work& operator+=(const Work& other) {
+    issued += other.issued;
+    shared += other.shared;
+    return *this;
+  }
 };
 
-// Of a warp and one of its blocks of keys. Reads of 16 bytes by a warp whose lanes share addresses take two
-// cycles.
-Work warp_work(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way,
-               const SimtAttention& simt) {
-  constexpr double kScore = 9, kMaskOfKey = 0.5, kMaskOfRow = 6, kRow = 24, kBlockOfKeys = 120, kCopy = 4;
+Work operator*(double times, const Work& work) { return {times * work.issued, times * work.shared}; }
+
+// Of shared memory, by a read or write of 16 bytes by a warp whose lanes share addresses: four if they did
+// not.
+constexpr double kRead = 2.7;
+
+// A warp's first product with one of its blocks of keys, its weights, and its part of the copies.
+Work score_work(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way,
+                const SimtAttention& simt) {
+  constexpr double kScore = 6.5, kMaskOfKey = 0.5, kMaskOfRow = 6, kRow = 24, kCopy = 4;
   const double vector = simt.vector, rows = simt.lane_rows, keys = simt.key_vectors * vector;
-  const double warp_keys = static_cast<double>(way.keys) / way.key_warps;
   const double depth_vectors = static_cast<double>(ceil_of(sizes.depth, simt.vector));
-  const double products = (depth_vectors * rows * keys + warp_keys * rows * simt.value_vectors) * vector;
-  const double reads = depth_vectors * (rows + keys) + warp_keys * (rows / vector + simt.value_vectors) +
-                       4 * rows * simt.key_vectors;
+  const double reads = depth_vectors * (rows + keys), writes = rows * simt.key_vectors;
   const double units = static_cast<double>(way.keys * (sizes.depth + sizes.value_depth)) / vector;
   const double copies = units / (32 * warps_of(way));
   const double mask = !sizes.has_mask ? 0 : mask_is_per_key(problem, sizes, way) ? kMaskOfKey : kMaskOfRow;
   const double rate = sum_bytes(problem) == 8 ? 2 : 1;
-  return {rate * products + reads + rows * keys * (kScore + mask) * rate + rows * kRow + copies * kCopy +
-              kBlockOfKeys,
-          2 * reads + 4 * copies};
+  return {rate * rows * keys * (depth_vectors * vector + kScore + mask) + reads + writes + rows * kRow +
+              copies * kCopy,
+          kRead * (reads + writes) + 4 * copies};
 }
 
-// Of blocks that share a multiprocessor from their start to their end. A scheduler is the better used the
-// more warps it has; the longest warp of a block cannot be helped.
-double round_cycles(const Work& work, double blocks, double warps, double blocks_of_keys, double longest) {
-  constexpr double kStart = 1500, kLone = 0.55;
-  const double held = std::max(1.0, blocks * warps / 4);
-  const double used = 1 - std::pow(1 - kLone, held);
-  const double issued = blocks * blocks_of_keys * work.issued / 4 / used;
-  const double shared = blocks * blocks_of_keys * work.shared / 0.9;
-  return kStart + std::max({issued, shared, longest * work.issued / kLone});
+// A warp's second product with one of its blocks of keys, all of which exist.
+Work value_work(const CudaProblem& problem, const AttentionWay& way, const SimtAttention& simt) {
+  const double vector = simt.vector, rows = simt.lane_rows;
+  const double keys = static_cast<double>(way.keys) / way.key_warps;
+  const double reads = keys * (rows / vector + simt.value_vectors);
+  const double rate = sum_bytes(problem) == 8 ? 2 : 1;
+  return {rate * keys * rows * simt.value_vectors * vector + reads, kRead * reads};
+}
+
+// What the warps of a block take to merge what they have found of its rows.
+double merge_cycles(const AttentionSizes& sizes, const AttentionWay& way, const SimtAttention& simt) {
+  constexpr double kUnit = 34;  // of a warp's vectors, which each warp of a row writes and one reads
+  if (way.key_warps == 1) return 0;
+  const double vectors = static_cast<double>(way.rows * sizes.value_depth) / simt.vector;
+  return kUnit * way.key_warps * vectors / 32;
+}
+
+// Of `blocks` that share a multiprocessor from their start to their end, of work of one of their warps; the
+// busiest warp has `longest`. A warp keeps to one of four schedulers, which warps keep the busier the more it
+// has, and one warp alone kLone of the time. kOverlap of the time of the units that have less to do is not
+// hidden behind the others.
+double round_cycles(const Work& work, double longest, double blocks, int warps, double merge) {
+  constexpr double kStart = 3300, kLone = 0.63, kOverlap = 0.47;
+  const double held = std::ceil(blocks * warps / 4);
+  const double issued = held * work.issued / (1 - std::pow(1 - kLone, held));
+  const double shared = blocks * warps * work.shared;
+  const double both = std::max(issued, shared) + kOverlap * std::min(issued, shared);
+  return kStart + std::max(both, longest / kLone) + blocks * merge;
 }
 
 }  // namespace
@@ -121,7 +148,7 @@ SimtAttention simt_attention(const CudaProblem& problem, const AttentionSizes& s
 }
 
 bool simt_attention_fits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
-  constexpr int kMostHeld = 176;  // words of scores and results of a thread
+  constexpr int kMostHeld = 144;  // words of scores and results of a thread: others need 60 of 255
   const int64_t bytes = sum_bytes(problem);
   if (way.unit != AttentionUnit::kSimt || !has_whole_tiles(way, static_cast<int>(16 / bytes)) ||
       warps_of(way) > kMostWarps)
@@ -134,35 +161,41 @@ bool simt_attention_fits(const CudaProblem& problem, const AttentionSizes& sizes
 double simt_attention_cycles(const CudaProblem& problem, const AttentionSizes& sizes,
                              const AttentionWay& way) {
   const SimtAttention simt = simt_attention(problem, sizes, way);
-  const Work work = warp_work(problem, sizes, way, simt);
   const double tiles = std::ceil(sizes.most_queries / way.rows);
-  const double warp_keys = static_cast<double>(way.keys) / way.key_warps;
-  // With a window all rows see about as many keys, causal or not.
-  const double share = sizes.causal && sizes.window == 0 ? 0.5 : 1.0;
+  const double blocks =
+      std::max(1.0, std::ceil(sizes.most_batch * sizes.most_heads * tiles / sizes.multiprocessors));
+  // Causal rows see half of the keys, but the last tile sees all, and some multiprocessor has it. With a
+  // window all rows see about as many keys, causal or not.
+  const double share = sizes.causal && sizes.window == 0 ? 0.5 + 0.5 / blocks : 1.0;
   const double seen = share * seen_keys(sizes, way.rows);
-  // Warps of a block that have no keys leave its schedulers to others; rows beyond the last are of whole
-  // blocks, which may come together on a multiprocessor.
-  const double blocks_of_keys = way.row_warps * std::ceil(seen / warp_keys);
-  const double longest = std::ceil(seen / way.keys);
-  const double blocks = std::ceil(sizes.most_batch * sizes.most_heads * tiles / sizes.multiprocessors);
+  const double warp_keys = static_cast<double>(way.keys) / way.key_warps;
+  const Work scores = score_work(problem, sizes, way, simt), values = value_work(problem, way, simt);
+  // Of a warp: its keys, of which the last block is scored whole.
+  Work work = std::ceil(seen / warp_keys) / way.key_warps * scores;
+  work += seen / warp_keys / way.key_warps * values;
+  const double longest = std::ceil(seen / way.keys) * (scores.issued + values.issued);
+  const double merge = merge_cycles(sizes, way, simt);
   const double rounds = std::floor(blocks / simt.resident), rest = blocks - rounds * simt.resident;
-  double cycles = rounds * round_cycles(work, simt.resident, warps_of(way), blocks_of_keys, longest);
-  if (rest > 0) cycles += round_cycles(work, rest, warps_of(way), blocks_of_keys, longest);
+  double cycles = rounds * round_cycles(work, longest, simt.resident, warps_of(way), merge);
+  if (rest > 0) cycles += round_cycles(work, longest, rest, warps_of(way), merge);
   return cycles;
 }
 
 std::vector<AttentionWay> simt_attention_ways(const CudaProblem& problem, const AttentionSizes& sizes) {
   constexpr size_t kListed = 12;
+  constexpr double kFewQueries = 16;
   struct Estimated {
     AttentionWay way;
     double cycles;
   };
   const int vector = static_cast<int>(16 / sum_bytes(problem));
   std::vector<Estimated> found;
-  for (const int row_lanes : {8, 4, 2})
+  // Two lanes side by side in rows are for rows too few for four.
+  for (const int row_lanes : {8, 4, 2}) {
+    if (row_lanes == 2 && sizes.most_queries > kFewQueries) continue;
     for (const int lane_rows : {4, 5, 6, 7, 8, 3, 2, 1})
       for (const int key_vectors : {2, 1})
-        for (const int row_warps : {1, 2, 4, 8})
+        for (const int row_warps : {1, 2, 4})
           for (const int key_warps : {1, 2, 4, 8}) {
             AttentionWay way{.unit = AttentionUnit::kSimt,
                              .rows = row_warps * row_lanes * lane_rows,
@@ -174,6 +207,7 @@ std::vector<AttentionWay> simt_attention_ways(const CudaProblem& problem, const 
                 simt_attention_fits(problem, sizes, way))
               found.push_back({way, simt_attention_cycles(problem, sizes, way)});
           }
+  }
   AICF_CHECK(!found.empty(), "attention that no way of the general-purpose units fits");
   std::stable_sort(found.begin(), found.end(),
                    [](const Estimated& a, const Estimated& b) { return a.cycles < b.cycles; });
