@@ -192,6 +192,29 @@ TEST(Choose, a_record_of_a_choice_that_is_gone_is_passed_over) {
   EXPECT_NE(call.reason.find("passed over"), std::string::npos) << call.reason;
 }
 
+// A row that had one way when the record was written.
+TEST(Choose, a_record_that_names_no_way_means_the_rows_first) {
+  Graph graph("main");
+  std::vector<ValueId> operands;
+  for (const char* name : {"q", "k", "v"})
+    operands.push_back(graph.add_input(name, {DType::f32, {Dim(2), Dim(4), Dim(160), Dim(32)}}));
+  graph.add_output(graph.add(Op::attention, operands, {{"scale", 0.125}}), "y");
+  const KernelCall plain = choose_for(graph, "sm_90");
+  ASSERT_GT(plain.choice.candidates.size(), 1u);
+  EXPECT_EQ(to_string(plain.choice.candidates[0]).rfind("attention_simt/simt ", 0), 0u);
+  const std::string third = to_string(plain.choice.candidates[2]);
+  for (const auto& [name, chosen] : {std::pair(std::string("attention_simt"), 0u), {third, 2u}}) {
+    const std::vector<Record> written = {{*plain.choice.key, name, 5, 6, "nvrtc 13.0"}};
+    Records records;
+    records.add_layer("user", parse_records(to_string(written), "test"));
+    SelectOptions options;
+    options.records = &records;
+    const KernelCall call = choose_for(graph, "sm_90", options);
+    EXPECT_EQ(call.choice.source, ChoiceSource::kRecord) << name;
+    EXPECT_EQ(call.choice.chosen, chosen) << name;
+  }
+}
+
 TEST(Choose, a_record_of_another_revision_of_the_kernel_is_passed_over) {
   const Graph graph = product(256, 1024, 1024, DType::bf16);
   const KernelCall plain = choose_for(graph, "sm_90");
