@@ -41,18 +41,47 @@ StepCost bundle_cost(const Step& step, const SymbolValues& sizes) {
   return cost;
 }
 
+bool differ_in_offset_alone(const TensorRef& a, TensorRef b) {
+  b.offset = a.offset;
+  return a == b;
+}
+
+// Of operands that are windows of one buffer, alike but for where they begin (a picture beside itself moved
+// by a pixel), what they share comes from memory once.
+double bytes_read_again(const std::vector<TensorRef>& refs, const std::vector<TensorArg>& args,
+                        const SymbolValues& sizes) {
+  double bytes = 0;
+  std::vector<bool> counted(refs.size());
+  for (size_t i = 0; i < refs.size(); ++i) {
+    if (counted[i]) continue;
+    std::vector<int64_t> offsets;
+    size_t alike = 0;
+    for (size_t j = i; j < refs.size(); ++j) {
+      if (counted[j] || !differ_in_offset_alone(refs[i], refs[j])) continue;
+      counted[j] = true;
+      ++alike;
+      const int64_t offset = evaluate(refs[j].offset, sizes);
+      if (std::find(offsets.begin(), offsets.end(), offset) == offsets.end()) offsets.push_back(offset);
+    }
+    bytes +=
+        (static_cast<double>(alike) * distinct_elements(args[i], {0}) - distinct_elements(args[i], offsets)) *
+        dtype_bytes(args[i].dtype);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 StepCost step_cost(const Step& step, const SymbolValues& sizes) {
   if (!step.members.empty()) return bundle_cost(step, sizes);
-  std::vector<TensorArg> inputs = args_of(step.inputs, sizes);
-  // A region's operands that are one window come from memory once: all but the first count as an element.
+  const std::vector<TensorArg> inputs = args_of(step.inputs, sizes);
   const WorkForm form = facts_of(step.kernel).work;
-  for (size_t i = 1; form == WorkForm::kRegion && i < inputs.size(); ++i)
-    if (std::find(step.inputs.begin(), step.inputs.begin() + static_cast<std::ptrdiff_t>(i),
-                  step.inputs[i]) != step.inputs.begin() + static_cast<std::ptrdiff_t>(i))
-      std::fill(std::begin(inputs[i].strides), std::end(inputs[i].strides), 0);
   StepCost cost{work_of(form, inputs, args_of(step.outputs, sizes), evaluate(step.params, sizes)), 0};
+  if (form == WorkForm::kRegion) {
+    const double bytes = bytes_read_again(step.inputs, inputs, sizes);
+    cost.bytes -= bytes;
+    cost.sure_bytes -= bytes;
+  }
   // What a branch that is not taken and a loop that ends at once need is not known before the run.
   if (!step.bodies.empty()) cost.sure_bytes = 0;
   return cost;

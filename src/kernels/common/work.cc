@@ -14,17 +14,9 @@ double all_elements(const TensorArg& arg) {
   return count;
 }
 
-// Elements of a window that lie at addresses of their own: an axis of stride 0 has one, and windows that
-// overlap, as those of a view that slides, reach no further than from their first element to their last.
-double distinct_elements(const TensorArg& arg) {
-  if (all_elements(arg) == 0) return 0;
-  double count = 1, span = 1;
-  for (int i = 0; i < arg.rank; ++i) {
-    if (arg.strides[i] != 0) count *= static_cast<double>(arg.sizes[i]);
-    span += static_cast<double>(arg.sizes[i] - 1) * std::abs(static_cast<double>(arg.strides[i]));
-  }
-  return std::min(count, span);
-}
+// An axis of stride 0 has one element, and windows that overlap, as those of a view that slides, reach no
+// further than from their first element to their last.
+double distinct_elements(const TensorArg& arg) { return aicf::distinct_elements(arg, {0}); }
 
 double size_at(const TensorArg& arg, int from_end) {
   return from_end <= arg.rank ? static_cast<double>(arg.sizes[arg.rank - from_end]) : 1;
@@ -267,6 +259,17 @@ double written_elements(WorkForm form, const std::vector<TensorArg>& inputs, con
 }
 
 }  // namespace
+
+double distinct_elements(const TensorArg& window, const std::vector<int64_t>& offsets) {
+  if (all_elements(window) == 0 || offsets.empty()) return 0;
+  const auto [first, last] = std::minmax_element(offsets.begin(), offsets.end());
+  double count = static_cast<double>(offsets.size()), span = 1 + static_cast<double>(*last - *first);
+  for (int i = 0; i < window.rank; ++i) {
+    if (window.strides[i] != 0) count *= static_cast<double>(window.sizes[i]);
+    span += static_cast<double>(window.sizes[i] - 1) * std::abs(static_cast<double>(window.strides[i]));
+  }
+  return std::min(count, span);
+}
 
 Work work_of(WorkForm form, const std::vector<TensorArg>& inputs, const std::vector<TensorArg>& outputs,
              const std::vector<int64_t>& params) {

@@ -17,6 +17,9 @@ struct Work {
   double sure_bytes = 0;  // of `bytes`, those that no data can avoid: indices may all name one row
 };
 
+// Elements at addresses of their own of windows of one memory that are alike but for where they begin.
+double distinct_elements(const TensorArg& window, const std::vector<int64_t>& offsets);
+
 // `form`: of the row (facts_of); `params` are those of its list; addresses are not looked at.
 Work work_of(WorkForm form, const std::vector<TensorArg>& inputs, const std::vector<TensorArg>& outputs,
              const std::vector<int64_t>& params);
