@@ -109,7 +109,7 @@ int compile_model(const CompileArgs& options, const Console& console) {
 
 VerbRun setup_compile(VerbOptions& verb) {
   auto options = std::make_shared<CompileArgs>();
-  options->source.add_to(verb, /*binds=*/false, "an .onnx model", /*lists=*/true);
+  options->source.add_to(verb, /*binds=*/false, "an .onnx model", CompileHelp::kListed);
   options->source.add_stages_to(verb);
   verb.add_option("-o,--output", options->output, "the .aicf file to write; default beside the model");
   return [options](const Console& console) { return compile_model(*options, console); };

@@ -114,10 +114,11 @@ SymbolValues parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model, bool lists) {
+void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model, CompileHelp help) {
+  const bool lists = help == CompileHelp::kListed;
   verb_ = verb;
-  const auto add = [&](const char* name, auto& target, const std::string& help) {
-    verb.add_option(name, target, help);
+  const auto add = [&](const char* name, auto& target, const std::string& text) {
+    verb.add_option(name, target, text);
     compile_only_.emplace_back(name);
   };
   verb.add_positional("model", path, model);
@@ -141,11 +142,13 @@ void ModelSource::add_to(VerbOptions& verb, bool binds, const char* model, bool 
       "type");
   add("--opt", opt, "optimisation level 0, 1 or 2");
   add("--skip", skip, "leave out an optional pass, by name");
-  add("--records", records,
-      "a file of tuning records, over the shipped ones and those of AICF_CACHE_DIR; none: no records");
-  add("--choose", choices,
-      "STEP=CANDIDATE: run this candidate in the steps of an op, of an origin, or in all (*); "
-      "'aicf explain' lists them");
+  if (help != CompileHelp::kNamedWithoutChoice) {
+    add("--records", records,
+        "a file of tuning records, over the shipped ones and those of AICF_CACHE_DIR; none: no records");
+    add("--choose", choices,
+        "STEP=CANDIDATE: run this candidate in the steps of an op, of an origin, or in all (*); "
+        "'aicf explain' lists them");
+  }
   verb.set_group("Options");
   if (lists) return;
   std::string names;

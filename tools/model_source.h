@@ -21,6 +21,10 @@ namespace aicf::cli {
 // bad_option if a file written to `output` would take the place of one of `others`.
 void refuse_overwriting(const std::string& output, const std::vector<std::string>& others);
 
+// What a verb's help says of the options of compiling: `compile` lists them, others name them; where every
+// kernel is measured none is chosen, and there is no --records and no --choose.
+enum class CompileHelp : uint8_t { kListed, kNamed, kNamedWithoutChoice };
+
 struct ModelSource {
   std::string path;
   std::vector<std::string> dims, states, values, results, skip, dump_after, records, choices;
@@ -30,9 +34,9 @@ struct ModelSource {
 
   static constexpr const char* kAnyModel = "an .onnx model or a compiled .aicf file";
   // The positional argument and the options of compiling. They are refused where the model is compiled
-  // already, but --dim if there it `binds` the sizes of random inputs. The help of `compile` alone `lists`
-  // them; the others' name them.
-  void add_to(VerbOptions& verb, bool binds = false, const char* model = kAnyModel, bool lists = false);
+  // already, but --dim if there it `binds` the sizes of random inputs.
+  void add_to(VerbOptions& verb, bool binds = false, const char* model = kAnyModel,
+              CompileHelp help = CompileHelp::kNamed);
   // What only `compile` has: stopping after a stage, and seeing what stages and passes made.
   void add_stages_to(VerbOptions& verb);
   bool is_artifact() const;

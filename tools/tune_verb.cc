@@ -24,15 +24,8 @@ struct TuneArgs {
   std::optional<VerbOptions> verb;
 };
 
-// All candidates are measured, whatever was chosen before; --build-only measures nothing and keeps no
-// records.
+// --build-only measures nothing and keeps no records.
 void refuse_unused(const TuneArgs& options) {
-  for (const char* name : {"--choose", "--records"})
-    if (options.verb->given(name))
-      throw UserError(ErrorCode::kU_bad_option,
-                      "an option of choosing kernels is given where all are measured")
-          .with_value(name)
-          .with_remedy("leave it out");
   if (!options.build_only) return;
   for (const char* name :
        {"--output", "--seconds", "--samples", "--libraries", "--again", "--threads", "--isa"})
@@ -184,7 +177,7 @@ int tune_model(const TuneArgs& options, const Console& console) {
 VerbRun setup_tune(VerbOptions& verb) {
   auto options = std::make_shared<TuneArgs>();
   options->verb = verb;
-  options->source.add_to(verb, /*binds=*/false, "an .onnx model");
+  options->source.add_to(verb, /*binds=*/false, "an .onnx model", CompileHelp::kNamedWithoutChoice);
   options->run.add_to(verb);
   verb.add_option("--output", options->output,
                   "the file of records to add to; default records.csv of AICF_CACHE_DIR");

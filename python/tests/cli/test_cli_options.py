@@ -44,7 +44,7 @@ OWN = {
     | {"--data", "--labels", "--steps", "--batch", "--seed", "--in-order"}
     | {"--checkpoint", "--checkpoint-every", "--resume", "--output"},
     "export": {"--output", "--entry"},
-    "tune": ONNX
+    "tune": (ONNX - {"--records", "--choose"})
     | PLACE
     | {"--dim", "--output", "--seconds", "--count", "--samples", "--libraries", "--again", "--build-only"},
     "doctor": set(),

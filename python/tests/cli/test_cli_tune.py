@@ -15,6 +15,14 @@ def test_candidates_are_built_where_there_is_a_place_for_them(nvrtc: None, cli: 
     assert list((cli.folder / "cache" / "cuda").iterdir())
 
 
+def test_what_measures_all_chooses_nothing(cli: Cli) -> None:
+    listed = cli.run("help", "tune").stdout
+    for option in ("--choose", "--records"):
+        assert option not in listed
+        error = cli.json("tune", "m.onnx", *FIXED, option, "none", code=2)["error"]
+        assert error["value"] == option and option not in error["expected"]
+
+
 def test_tuning_goes_on_where_it_stopped_and_beside_others(cli: Cli) -> None:
     def tune(batch: int, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
