@@ -25,8 +25,8 @@ struct CustomCuda {
 };
 
 // The text as the other kernels' code comes. bad_attribute if the function is not in it, or does not wait for
-// its inputs (aicf::wait_for_inputs), without which it would run before they are written. PTX gets the wait
-// here, where architectures have one (sm_90 on), as the first instruction of the entry.
+// its inputs (aicf::wait_for_inputs): runtimes before this one let it begin before they are written. PTX gets
+// the wait here, where architectures have one (sm_90 on), as the first instruction of the entry.
 CudaCode custom_cuda_code(const CustomCuda& custom, int arch);
 
 // PTX begins with its version; Triton's puts comments before it.

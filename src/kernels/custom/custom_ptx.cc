@@ -18,13 +18,6 @@ UserError bad_ptx(const std::string& message, std::string expected) {
       .with_expected(std::move(expected));
 }
 
-// Loads past the caches that see writes may be moved past the wait.
-void make_loads_wait(std::string& text) {
-  constexpr std::string_view kReadOnly = "ld.global.nc", kLoad = "ld.global";
-  for (size_t at = text.find(kReadOnly); at != std::string::npos; at = text.find(kReadOnly, at))
-    text.replace(at, kReadOnly.size(), kLoad);
-}
-
 size_t skip_comments(std::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
@@ -84,10 +77,7 @@ CudaCode custom_ptx_code(const CustomCuda& custom, int arch) {
     throw bad_ptx("the PTX of a custom op takes too few parameters", std::to_string(given))
         .with_actual(std::to_string(taken));
   launch.fparams.resize(launch.fparams.size() + static_cast<size_t>(taken - given), 0.0);
-  if (arch >= kFirstWithWait) {
-    text.insert(body + 1, "\n\tgriddepcontrol.wait;");
-    make_loads_wait(text);
-  }
+  if (arch >= kFirstWithWait) text.insert(body + 1, "\n\tgriddepcontrol.wait;");
   text.insert(name, "\n");  // where the builder finds it to make it unique
   if (arch >= kFirstWithWait && made_for < kFirstWithWait) {
     const size_t at = text.find(kTarget) + kTarget.size();

@@ -30,14 +30,6 @@ TEST(CustomPtx, WhatItDefinesIsTaken) {
   EXPECT_NE(custom_ptx_code(custom("f"), 90).source.find("griddepcontrol.wait"), std::string::npos);
 }
 
-TEST(CustomPtx, LoadsDoNotPassTheWait) {
-  CustomCuda op = custom("f");
-  op.text.insert(op.text.find("\tret"), "\tld.global.nc.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1];\n");
-  const std::string text = custom_ptx_code(op, 90).source;
-  EXPECT_EQ(text.find("ld.global.nc"), std::string::npos);
-  EXPECT_NE(text.find("ld.global.v4.u32"), std::string::npos);
-}
-
 TEST(CustomPtx, WhatItLacksIsNamed) {
   EXPECT_NE(refusal(custom("g"), 80).find("does not define its function"), std::string::npos);
   EXPECT_NE(refusal(custom(""), 80).find("does not define its function"), std::string::npos);

@@ -162,6 +162,23 @@ TEST_F(CudaDevice, AnErrorInABundleNamesItsMember) {
   });
 }
 
+// A user's kernel may have loads that pass its wait.
+TEST_F(CudaDevice, CustomKernelsStartWhenThatBeforeHasEnded) {
+  in_process([](FakeCuda& fake) {
+    Artifact artifact = kernels_in_lanes({{0, {}}, {0, {}}, {0, {}}}, 9);
+    std::vector<Step>& steps = artifact.variants[0].plan.entries[0].steps;
+    steps[steps.size() - 2].kernel = "custom:my::op";
+    Executable exe(Model::load(artifact, open_device({"cuda"})));
+    run(exe, 2);
+    const std::vector<std::vector<size_t>> early = {{}, {0}, {1}, {}, {}};
+    ASSERT_EQ(fake.nodes.size(), early.size());
+    for (size_t i = 0; i < early.size(); ++i) {
+      EXPECT_EQ(fake.nodes[i].early, early[i]) << i;
+      EXPECT_EQ(fake.nodes[i].follows, i == 0 ? std::vector<size_t>() : std::vector<size_t>{i - 1}) << i;
+    }
+  });
+}
+
 TEST_F(CudaDevice, LanesFollowAsTheySay) {
   in_process([](FakeCuda& fake) {
     // Nodes 0 and 1 are in lane 0. Step 6 launches nothing when n is 2, and joins lane 1 all the same.

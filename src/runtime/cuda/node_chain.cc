@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/option_text.h"
+#include "kernels/common/custom_kernel.h"
 #include "runtime/cuda/control_flow.h"
 
 namespace aicf::cuda {
@@ -48,7 +49,8 @@ GraphNode NodeChain::add(Launches& launches, Launches::Kernel& kernel) {
     return append(params, false);
   }
   params.kernel = kernel.node;
-  const GraphNode node = append(params, true);
+  // A custom op's text may let loads pass its wait.
+  const GraphNode node = append(params, !is_custom_kernel(launches.step(kernel).kernel));
   set_cluster(node, kernel.cluster);
   return node;
 }
