@@ -112,7 +112,8 @@ TEST(ConvTransposePhases, WriteTheirPartsOfOneValueAndShareOneCopyOfTheWeights) 
   for (const KernelCall& call : s.calls.calls) {
     EXPECT_EQ(call.reason.find("part of a concat"), std::string::npos) << call.reason;
     const RowCall* row = own_row(call);
-    if (row != nullptr && row->row.starts_with("conv_") && call.origins[0] == "conv") phases.push_back(&call);
+    if (row != nullptr && facts_of(row->row).work == WorkForm::kConv && call.origins[0] == "conv")
+      phases.push_back(&call);
   }
   ASSERT_EQ(phases.size(), 6u);  // with the convolutions before and behind
   for (size_t i = 1; i < 5; ++i) {
