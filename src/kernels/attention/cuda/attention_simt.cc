@@ -4,19 +4,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "kernels/attention/cuda/attention_simt_tiles.h"
 #include "kernels/attention/cuda/attention_tiles.h"
 
 namespace aicf {
 namespace {
-
-constexpr int kRegisters = 65536;  // of a multiprocessor
-constexpr int kMostWarps = 8;      // of a block
-
-int64_t sum_bytes(const CudaProblem& problem) { return problem.inputs[0].dtype == DType::f64 ? 8 : 4; }
-
-int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-int warps_of(const AttentionWay& way) { return way.row_warps * way.key_warps; }
 
 // Elements of shared memory, as SimtShape counts them.
 struct SharedElements {
@@ -41,43 +33,11 @@ SharedElements shared_elements(const AttentionSizes& sizes, const AttentionWay& 
           .parts = way.key_warps > 1 ? way.key_warps * way.rows * (value_depth + 2) : 0};
 }
 
-// Blocks of a multiprocessor, by shared memory and by registers.
-int resident_blocks(const CudaProblem& problem, const AttentionWay& way, int64_t shared_bytes,
-                    int registers) {
-  constexpr int64_t kReserved = 1024;
-  constexpr int kMostBlocks = 16;
-  const int64_t by_memory = (shared_limit(problem.arch) + kReserved) / (shared_bytes + kReserved);
-  const int64_t by_registers = kRegisters / (32 * warps_of(way) * registers);
-  return static_cast<int>(std::min<int64_t>({by_memory, by_registers, kMostBlocks}));
-}
-
-bool has_whole_tiles(const AttentionWay& way, int vector) {
-  const int keys = way.key_warps * (32 / way.row_lanes) * vector;
-  return way.rows % (way.row_warps * way.row_lanes) == 0 && way.keys % keys == 0;
-}
-
 // ---- time ----
 
-// Cycles of a warp: what it issues, and what it takes of the multiprocessor's shared memory.
-struct Work {
-  double issued = 0, shared = 0;
-
-  Work& operator+=(const Work& other) {
-    issued += other.issued;
-    shared += other.shared;
-    return *this;
-  }
-};
-
-Work operator*(double times, const Work& work) { return {times * work.issued, times * work.shared}; }
-
-// Of shared memory, by a read or write of 16 bytes by a warp whose lanes share addresses: four if they did
-// not.
-constexpr double kRead = 2.7;
-
 // A warp's first product with one of its blocks of keys, its weights, and its part of the copies.
-Work score_work(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way,
-                const SimtAttention& simt) {
+WarpCycles score_work(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way,
+                      const SimtAttention& simt) {
   constexpr double kScore = 6.5, kMaskOfKey = 0.5, kMaskOfRow = 6, kRow = 24, kCopy = 4;
   const double vector = simt.vector, rows = simt.lane_rows, keys = simt.key_vectors * vector;
   const double depth_vectors = static_cast<double>(ceil_of(sizes.depth, simt.vector));
@@ -88,37 +48,23 @@ Work score_work(const CudaProblem& problem, const AttentionSizes& sizes, const A
   const double rate = sum_bytes(problem) == 8 ? 2 : 1;
   return {rate * rows * keys * (depth_vectors * vector + kScore + mask) + reads + writes + rows * kRow +
               copies * kCopy,
-          kRead * (reads + writes) + 4 * copies};
+          kSharedRead * (reads + writes) + 4 * copies};
 }
 
 // A warp's second product with one of its blocks of keys, all of which exist.
-Work value_work(const CudaProblem& problem, const AttentionWay& way, const SimtAttention& simt) {
+WarpCycles value_work(const CudaProblem& problem, const AttentionWay& way, const SimtAttention& simt) {
   const double vector = simt.vector, rows = simt.lane_rows;
   const double keys = static_cast<double>(way.keys) / way.key_warps;
   const double reads = keys * (rows / vector + simt.value_vectors);
   const double rate = sum_bytes(problem) == 8 ? 2 : 1;
-  return {rate * keys * rows * simt.value_vectors * vector + reads, kRead * reads};
+  return {rate * keys * rows * simt.value_vectors * vector + reads, kSharedRead * reads};
 }
 
 // What the warps of a block take to merge what they have found of its rows.
 double merge_cycles(const AttentionSizes& sizes, const AttentionWay& way, const SimtAttention& simt) {
-  constexpr double kUnit = 34;  // of a warp's vectors, which each warp of a row writes and one reads
   if (way.key_warps == 1) return 0;
   const double vectors = static_cast<double>(way.rows * sizes.value_depth) / simt.vector;
-  return kUnit * way.key_warps * vectors / 32;
-}
-
-// Of `blocks` that share a multiprocessor from their start to their end, of work of one of their warps; the
-// busiest warp has `longest`. A warp keeps to one of four schedulers, which warps keep the busier the more it
-// has, and one warp alone kLone of the time. kOverlap of the time of the units that have less to do is not
-// hidden behind the others.
-double round_cycles(const Work& work, double longest, double blocks, int warps, double merge) {
-  constexpr double kStart = 3300, kLone = 0.63, kOverlap = 0.47;
-  const double held = std::ceil(blocks * warps / 4);
-  const double issued = held * work.issued / (1 - std::pow(1 - kLone, held));
-  const double shared = blocks * warps * work.shared;
-  const double both = std::max(issued, shared) + kOverlap * std::min(issued, shared);
-  return kStart + std::max(both, longest / kLone) + blocks * merge;
+  return kMergedUnit * way.key_warps * vectors / 32;
 }
 
 }  // namespace
@@ -137,7 +83,8 @@ SimtAttention simt_attention(const CudaProblem& problem, const AttentionSizes& s
   simt.registers = std::min((held + kOthers * (words + 1) / 2 + 7) / 8 * 8, kMost + 1);
   const SharedElements elements = shared_elements(sizes, way, vector);
   const auto resident = [&](bool shares) {
-    return resident_blocks(problem, way, bytes * elements.most(shares), simt.registers);
+    return resident_attention_blocks(problem.arch, warps_of(way), bytes * elements.most(shares),
+                                     simt.registers);
   };
   // Where two buffers leave too few warps to hide what each waits for.
   constexpr int kWarps = 8;
@@ -151,7 +98,7 @@ bool simt_attention_fits(const CudaProblem& problem, const AttentionSizes& sizes
   constexpr int kMostHeld = 144;  // words of scores and results of a thread: others need 60 of 255
   const int64_t bytes = sum_bytes(problem);
   if (way.unit != AttentionUnit::kSimt || !has_whole_tiles(way, static_cast<int>(16 / bytes)) ||
-      warps_of(way) > kMostWarps)
+      warps_of(way) > kMostSimtWarps)
     return false;
   const SimtAttention simt = simt_attention(problem, sizes, way);
   const int64_t held = simt.lane_rows * (simt.key_vectors + simt.value_vectors) * 4;
@@ -169,16 +116,13 @@ double simt_attention_cycles(const CudaProblem& problem, const AttentionSizes& s
   const double share = sizes.causal && sizes.window == 0 ? 0.5 + 0.5 / blocks : 1.0;
   const double seen = share * seen_keys(sizes, way.rows);
   const double warp_keys = static_cast<double>(way.keys) / way.key_warps;
-  const Work scores = score_work(problem, sizes, way, simt), values = value_work(problem, way, simt);
+  const WarpCycles scores = score_work(problem, sizes, way, simt), values = value_work(problem, way, simt);
   // Of a warp: its keys, of which the last block is scored whole.
-  Work work = std::ceil(seen / warp_keys) / way.key_warps * scores;
+  WarpCycles work = std::ceil(seen / warp_keys) / way.key_warps * scores;
   work += seen / warp_keys / way.key_warps * values;
   const double longest = std::ceil(seen / way.keys) * (scores.issued + values.issued);
   const double merge = merge_cycles(sizes, way, simt);
-  const double rounds = std::floor(blocks / simt.resident), rest = blocks - rounds * simt.resident;
-  double cycles = rounds * round_cycles(work, longest, simt.resident, warps_of(way), merge);
-  if (rest > 0) cycles += round_cycles(work, longest, rest, warps_of(way), merge);
-  return cycles;
+  return rounds_cycles(work, longest, blocks, simt.resident, warps_of(way), merge);
 }
 
 std::vector<AttentionWay> simt_attention_ways(const CudaProblem& problem, const AttentionSizes& sizes) {

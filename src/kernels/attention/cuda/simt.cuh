@@ -47,24 +47,13 @@ struct SimtShape {
   static_assert(kRowLanes >= 2 && kRowLanes <= 8 && kWarpRows % kRowLanes == 0 && kWarpKeys % (kKeyLanes * kVec) == 0);
 };
 
-__device__ __forceinline__ float two_to(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// A vector of elements of the mask side by side.
-template <class Mask, int kSize>
-struct alignas(sizeof(Mask) * kSize) MaskVector {
-  Mask element[kSize];
-};
-
 template <class Traits>
 struct SimtWarp {
   using Shape = SimtShape<Traits>;
   using A = typename Shape::A;
   using V = typename Vec<A>::Type;
   using Mask = typename Traits::Mask;
+  using Lanes = WarpLanes<A, Shape::kRowLanes>;
   static constexpr int kVec = Shape::kVec, kR = Shape::kR, kN = Shape::kN, kC = Shape::kC, kGroups = Shape::kGroups;
   static constexpr int kRowLanes = Shape::kRowLanes, kKeyLanes = Shape::kKeyLanes;
   static constexpr bool kPlain = Scores<Traits>::kPlain;
@@ -77,12 +66,10 @@ struct SimtWarp {
   int kx, ry;
   A maximum[kR], sum[kR], o[kR][kC][kVec];
 
-  // Lanes of one row and lanes of one key lie so that reads of either are of few addresses in every quarter of a
-  // warp, and writes of weights meet all banks.
   __device__ __forceinline__ SimtWarp() {
-    const int lane = int(threadIdx.x) % 32, high = lane / 4;
-    kx = lane % 2 + high % (kKeyLanes / 2) * 2;
-    ry = lane / 2 % 2 * (kRowLanes / 2) + high / (kKeyLanes / 2);
+    const Lanes lanes;
+    kx = lanes.kx;
+    ry = lanes.ry;
 #pragma unroll
     for (int i = 0; i < kR; ++i) {
       maximum[i] = A(minus_infinity());
@@ -92,21 +79,6 @@ struct SimtWarp {
 #pragma unroll
         for (int e = 0; e < kVec; ++e) o[i][c][e] = 0;
     }
-  }
-
-  // Over the lanes of a row.
-  template <class Combine>
-  static __device__ __forceinline__ A combined(A x, Combine combine) {
-    x = combine(x, __shfl_xor_sync(0xffffffffu, x, 1));
-#pragma unroll
-    for (int lane = 4; lane < 2 * kKeyLanes; lane *= 2) x = combine(x, __shfl_xor_sync(0xffffffffu, x, lane));
-    return x;
-  }
-
-  // Where copy_tile puts a key of the block: the lanes' vectors of keys become rows side by side.
-  static __device__ __forceinline__ int place_of_key(int at) {
-    constexpr int kAcross = kKeyLanes * kVec;
-    return at / kAcross * kAcross + at % kVec * kKeyLanes + at % kAcross / kVec;
   }
 
   __device__ __forceinline__ void multiply_keys(A (&s)[kR][kN]) const {
@@ -204,7 +176,7 @@ struct SimtWarp {
       top[i] = s[i][0];
 #pragma unroll
       for (int j = 1; j < kN; ++j) top[i] = larger(top[i], s[i][j]);
-      top[i] = larger(maximum[i], combined(top[i], [](A a, A b) { return larger(a, b); }));
+      top[i] = larger(maximum[i], Lanes::combined(top[i], [](A a, A b) { return larger(a, b); }));
       rises = rises || top[i] > maximum[i];
     }
     if (__any_sync(0xffffffffu, rises)) {
@@ -312,7 +284,7 @@ struct SimtResult {
     if constexpr (Shape::kKeyWarps > 1) __syncthreads();
 #pragma unroll
     for (int i = 0; i < Shape::kR; ++i) {
-      warp.sum[i] = Warp::combined(warp.sum[i], [](A x, A y) { return x + y; });
+      warp.sum[i] = Warp::Lanes::combined(warp.sum[i], [](A x, A y) { return x + y; });
       const int at = warp_row + warp.ry + i * Shape::kRowLanes;
       if (Shape::kKeyWarps > 1 && warp.kx == 0) {
         A* to = tops + (key_warp * Traits::kRows + at) * 2;
@@ -415,7 +387,7 @@ __device__ __forceinline__ void attend_simt(const Call<Traits>& call) {
   const auto copy_keys = [&](int32_t from) {
     copy_tile<Traits::kDepth, Traits::kKeys, kThreads, Traits::kVectorK>(
         k_tile, Shape::kDepthStride, k + from * call.k_view.row, call.k_view.row, call.k_view.column, call.keys - from,
-        Warp::place_of_key);
+        Warp::Lanes::place_of_key);
   };
   const auto copy_values = [&](int32_t from) {
     copy_tile<Traits::kValueDepth, Traits::kKeys, kThreads, Traits::kVectorV>(

@@ -50,6 +50,47 @@ constexpr int tile_stride(int columns) {
   return (padded<A>(columns) / Vec<A>::kSize | 1) * Vec<A>::kSize;
 }
 
+// The lanes of a warp as kRowLanes × kKeyLanes. Lanes of one row and lanes of one key lie so that reads of either are of few
+// addresses in every quarter of a warp, and writes of weights meet all banks.
+template <class A, int kRowLanes>
+struct WarpLanes {
+  static constexpr int kVec = Vec<A>::kSize, kKeyLanes = 32 / kRowLanes;
+  int kx, ry;
+
+  __device__ __forceinline__ WarpLanes() {
+    const int lane = int(threadIdx.x) % 32, high = lane / 4;
+    kx = lane % 2 + high % (kKeyLanes / 2) * 2;
+    ry = lane / 2 % 2 * (kRowLanes / 2) + high / (kKeyLanes / 2);
+  }
+
+  // Over the lanes of a row.
+  template <class Combine>
+  static __device__ __forceinline__ A combined(A x, Combine combine) {
+    x = combine(x, __shfl_xor_sync(0xffffffffu, x, 1));
+#pragma unroll
+    for (int lane = 4; lane < 2 * kKeyLanes; lane *= 2) x = combine(x, __shfl_xor_sync(0xffffffffu, x, lane));
+    return x;
+  }
+
+  // Where copy_tile puts a key: the lanes' vectors of keys become rows side by side.
+  static __device__ __forceinline__ int place_of_key(int at) {
+    constexpr int kAcross = kKeyLanes * kVec;
+    return at / kAcross * kAcross + at % kVec * kKeyLanes + at % kAcross / kVec;
+  }
+};
+
+__device__ __forceinline__ float two_to(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// A vector of elements of the mask side by side.
+template <class Mask, int kSize>
+struct alignas(sizeof(Mask) * kSize) MaskVector {
+  Mask element[kSize];
+};
+
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ double larger(double a, double b) { return fmax(a, b); }
 
