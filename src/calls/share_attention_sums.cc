@@ -9,16 +9,25 @@
 namespace aicf {
 namespace {
 
-constexpr size_t kOut = 3;  // among the inputs of attention_backward: q, k, v, out, dout
+constexpr size_t kOut = 3;  // among the inputs of attention_backward: q, k, v, out, dout, and a mask or none
 
 // Whether a call made a gradient's `out` from the same operands in the same way. A library would not leave
 // the sums.
 bool is_forward(const KernelCall& call, const KernelCall& backward) {
   const RowCall *row = row_call(call), &own = *row_call(backward);
-  return row != nullptr && facts_of(row->row).row_sums == RowSums::kLeft && call.inputs.size() == kOut &&
-         call.outputs[0] == backward.inputs[kOut] &&
-         std::equal(call.inputs.begin(), call.inputs.end(), backward.inputs.begin()) &&
-         row->params == own.params && row->fparams == own.fparams;
+  const auto mask = call.inputs.begin() + kOut, backward_mask = backward.inputs.begin() + kOut + 2;
+  return row != nullptr && facts_of(row->row).row_sums == RowSums::kLeft &&
+         call.inputs.size() + 2 == backward.inputs.size() && call.outputs[0] == backward.inputs[kOut] &&
+         std::equal(call.inputs.begin(), mask, backward.inputs.begin()) &&
+         std::equal(mask, call.inputs.end(), backward_mask) && row->params == own.params &&
+         row->fparams == own.fparams;
+}
+
+// Sums are f32: not enough for gradients in f64.
+bool takes_sums(const KernelCall& backward) {
+  const RowCall* row = row_call(backward);
+  return row != nullptr && facts_of(row->row).row_sums == RowSums::kTaken &&
+         backward.inputs[0].dtype != DType::f64;
 }
 
 }  // namespace
@@ -26,10 +35,7 @@ bool is_forward(const KernelCall& call, const KernelCall& backward) {
 void share_attention_sums(const RuleSite& site) {
   const Legality legality(site.graph);
   for (KernelCall& backward : site.graph.calls) {
-    const RowCall* row = row_call(backward);
-    if (row == nullptr || facts_of(row->row).row_sums != RowSums::kTaken ||
-        backward.inputs.size() != kOut + 2)
-      continue;
+    if (!takes_sums(backward)) continue;
     for (const size_t at : legality.writers(backward.inputs[kOut].root)) {
       KernelCall& forward = site.graph.calls[at];
       if (!is_forward(forward, backward)) continue;

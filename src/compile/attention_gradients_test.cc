@@ -69,6 +69,12 @@ constexpr Case kCases[] = {
     {"many_tiles", DType::bf16, 1, 70, 70, 257, 257, 64, 64, false},
     {"many_tiles_causal", DType::f16, 2, 68, 68, 130, 130, 64, 64, true},
     {"single", DType::f32, 2, 4, 2, 70, 90, 32, 48, true},
+    {"single_masked", DType::f32, 2, 4, 2, 130, 117, 80, 80, false, 0, true},
+    {"single_one_query", DType::f32, 3, 4, 4, 1, 17, 64, 64, false},
+    {"single_long", DType::f32, 2, 3, 3, 512, 512, 64, 64, false},
+    {"single_deep", DType::f32, 1, 2, 1, 60, 60, 256, 256, true},
+    {"single_odd", DType::f32, 1, 3, 3, 100, 197, 7, 50, false},
+    {"half_masked", DType::bf16, 1, 4, 2, 130, 130, 64, 64, false, 0, true},
     {"double", DType::f64, 1, 2, 1, 40, 50, 20, 24, true},
 };
 
@@ -133,14 +139,21 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) { return info.
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionGradients, ::testing::ValuesIn(kCases), case_name);
 INSTANTIATE_TEST_SUITE_P(Windows, AttentionGradients, ::testing::ValuesIn(kWindows), case_name);
 
-// On sm_90 the forward kernel leaves the sums of its rows, and the gradients' kernel reads them.
+// The forward kernel leaves the sums of its rows, and the gradients' kernel reads them, but for f64.
 TEST(AttentionSums, AreSharedWhereAKernelCanUseThem) {
   const auto selected = [](const Case& c, const char* target) {
     return to_string(select_calls(program_of(c), target).calls);
   };
   const std::string sums = "in  f32 %8 attention sums [2, 4, 200]";
   EXPECT_NE(selected(kCases[0], "sm_90").find(sums), std::string::npos);
-  EXPECT_EQ(selected(kCases[0], "sm_80").find(sums), std::string::npos);
+  EXPECT_NE(selected(kCases[0], "sm_80").find(sums), std::string::npos);
+  Case other = kCases[0];
+  other.dtype = DType::f32;
+  EXPECT_NE(selected(other, "sm_90").find(sums), std::string::npos);
+  other.mask = true;
+  EXPECT_NE(selected(other, "sm_90").find("attention sums [2, 4, 200]"), std::string::npos);
+  other.dtype = DType::f64;
+  EXPECT_EQ(selected(other, "sm_90").find("attention sums"), std::string::npos);
   // Those that attention_lse gives are the same.
   EXPECT_NE(selected(kWindows[0], "sm_90").find("in  f32 %5 [1, 24, 400]"), std::string::npos);
 }

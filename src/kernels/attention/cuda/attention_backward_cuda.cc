@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/attention/cuda/attention_backward_simt.h"
+#include "kernels/attention/cuda/attention_simt_tiles.h"
 #include "kernels/attention/cuda/attention_text.h"
 
 namespace aicf {
@@ -11,33 +13,10 @@ namespace {
 enum Input : size_t { kQ, kK, kV, kOut, kDout, kMask };  // and last the sums, if the forward pass leaves them
 enum Output : size_t { kDq, kDk, kDv };
 
-constexpr int64_t kPaddedRows = 128;                // of the numbers of each head's rows
-constexpr int64_t kLeastShared = shared_limit(86);  // of all architectures: the order must not depend on them
-
-int64_t accumulator_bytes(const CudaProblem& problem) {
-  return problem.inputs[kQ].dtype == DType::f64 ? 8 : 4;
-}
+constexpr int64_t kPaddedRows = 128;  // of the numbers of each head's rows
 
 bool has_sums(const CudaProblem& problem, const AttentionSizes& sizes) {
   return problem.inputs.size() > (sizes.has_mask ? kMask + 1 : size_t{kMask});
-}
-
-// As backward_simt.cuh lays it out, with tiles of `size` rows and keys.
-int64_t backward_simt_shared(const CudaProblem& problem, const AttentionSizes& sizes, int64_t size) {
-  const int64_t bytes = accumulator_bytes(problem), unit = 16 / bytes;
-  const auto stride = [&](int64_t columns) { return ((columns + unit - 1) / unit | 1) * unit; };
-  const int64_t depth = stride(sizes.depth), value_depth = stride(sizes.value_depth);
-  return bytes * size * (depth + value_depth + std::max(depth, value_depth) + stride(size));
-}
-
-// Short sequences have smaller tiles: all keys and rows are still in one, so that the order is the same.
-int64_t simt_size(const CudaProblem& problem, const AttentionSizes& sizes) {
-  const double longest = std::max(sizes.most_queries, sizes.most_keys);
-  int64_t size = 64;
-  while (size > 16 && (backward_simt_shared(problem, sizes, size) > kLeastShared ||
-                       longest <= static_cast<double>(size / 2)))
-    size /= 2;
-  return size;
 }
 
 // As backward_dq.cuh and backward_dkv.cuh lay it out.
@@ -58,10 +37,9 @@ HopperSizes hopper_sizes(const AttentionSizes& sizes) {
   return hopper;
 }
 
-std::string backward_traits(const CudaProblem& problem, const AttentionSizes& sizes, BackwardUnit unit) {
-  const bool simt = unit == BackwardUnit::kSimt;
-  const int64_t elements = simt ? 16 / dtype_bytes(problem.inputs[kQ].dtype) : 8;
-  const int64_t rows = simt ? simt_size(problem, sizes) : kPaddedRows;
+// `tile`: members that the unit adds. It reads rows by `elements` at a time.
+std::string backward_traits(const CudaProblem& problem, const AttentionSizes& sizes, int64_t elements,
+                            const std::string& tile) {
   const auto vector = [&](const CudaWindow& window, int64_t depth) {
     return has_vector_rows(window, elements) && depth % elements == 0;
   };
@@ -72,8 +50,7 @@ std::string backward_traits(const CudaProblem& problem, const AttentionSizes& si
   text += ";\n" + constant("kHasMask", sizes.has_mask) + constant("kHasSums", has_sums(problem, sizes)) +
           constant("kCausal", sizes.causal) + constant("kWindow", sizes.window) +
           constant("kDepth", sizes.depth) + constant("kValueDepth", sizes.value_depth) +
-          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) +
-          constant("kRows", rows) + constant("kKeys", rows) +
+          constant("kScale", problem.fparams[0]) + constant("kSoftcap", problem.fparams[1]) + tile +
           constant("kHeadGroup", head_group(problem, sizes)) +
           constant("kVectorQ", vector(problem.inputs[kQ], sizes.depth)) +
           constant("kVectorK", vector(problem.inputs[kK], sizes.depth)) +
@@ -84,6 +61,21 @@ std::string backward_traits(const CudaProblem& problem, const AttentionSizes& si
           constant("kVectorDk", vector(problem.outputs[kDk], sizes.depth)) +
           constant("kVectorDv", vector(problem.outputs[kDv], sizes.value_depth));
   return text + "};\n";
+}
+
+constexpr int64_t kNumberRows =
+    32;  // of a block of the first launch of backward_simt.cuh, where it has no tile
+
+std::string simt_traits(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way,
+                        const SimtBackward& simt) {
+  const std::string tile =
+      constant("kMaskPerKey", backward_mask_is_per_key(problem, sizes)) +
+      constant("kMaskUnit", sizes.has_mask ? mask_unit(problem.inputs[kMask], sizes.keys) : 1) +
+      constant("kOwn", int64_t{way.rows}) + constant("kOthers", int64_t{way.keys}) +
+      constant("kOwnWarps", int64_t{way.row_warps}) + constant("kOtherWarps", int64_t{way.key_warps}) +
+      constant("kOwnLanes", int64_t{way.row_lanes}) + constant("kStages", int64_t{simt.stages}) +
+      constant("kOddRows", simt.odd_rows) + constant("kNumberRows", kNumberRows);
+  return backward_traits(problem, sizes, 16 / dtype_bytes(problem.inputs[kQ].dtype), tile);
 }
 
 std::string backward_call(const CudaProblem& problem, const AttentionSizes& sizes, CudaParams& params) {
@@ -122,47 +114,105 @@ BackwardUnit attention_backward_unit(const CudaProblem& problem) {
   return BackwardUnit::kWgmma;
 }
 
-CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) {
-  const AttentionSizes sizes = sizes_of(problem);
-  const bool simt = unit == BackwardUnit::kSimt;
-  const HopperSizes hopper = hopper_sizes(sizes);
-  const int64_t size = simt ? simt_size(problem, sizes) : kPaddedRows;
-  const std::string suffix = std::string(simt ? "_simt_" : "_wgmma_") +
-                             std::string(dtype_name(problem.inputs[kQ].dtype)) + "_" + std::to_string(size);
+namespace {
+
+// Level and `along` of every row.
+Dim number_bytes(const CudaProblem& problem, const AttentionSizes& sizes) {
+  return sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(kPaddedRows)) *
+         Dim(2 * kPaddedRows * sum_bytes(problem));
+}
+
+std::string launch_text(const CudaProblem& problem, const CudaLaunch& launch, int min_blocks,
+                        const std::string& call_text, const std::string& body) {
+  return cuda_kernel_head(problem, launch, true, min_blocks) + call_text + "  aicf::attention::" + body +
+         ";\n}\n";
+}
+
+CudaCode simt_code(const CudaProblem& problem, const AttentionSizes& sizes) {
+  const auto* named = std::get_if<AttentionWay>(&problem.way);
+  AICF_CHECK(named == nullptr || simt_backward_fits(problem, sizes, *named),
+             "gradients of attention that cannot run so: " + to_string(problem.way));
+  const AttentionWay way = named != nullptr ? *named : simt_backward_ways(problem, sizes).front();
+  const SimtBackward simt = simt_backward(problem, sizes, way);
+  const bool sums = has_sums(problem, sizes);
+  const std::string suffix = "_simt_" + std::string(dtype_name(problem.inputs[kQ].dtype)) + "_" +
+                             std::to_string(way.rows) + "x" + std::to_string(way.keys);
   CudaParams params;
-  const std::string call_text =
-      backward_call(problem, sizes, params) + (simt ? "" : all_heads(sizes, params));
+  const std::string call_text = backward_call(problem, sizes, params) + all_heads(sizes, params);
   const std::string kv_heads = "int32_t(" + params.expr(sizes.kv_heads) + ")";
+  const Dim heads = sizes.batch * sizes.heads, kv_all = sizes.batch * sizes.kv_heads, own(way.rows);
+  CudaLaunch numbers, gradients;
+  numbers.function = "attention_numbers" + suffix;
+  numbers.grid[0] = heads * ceildiv(sizes.queries, sums ? Dim(kNumberRows) : own);
+  gradients.function = "attention_gradients" + suffix;
+  gradients.grid[0] = kv_all * ceildiv(sizes.keys, own) + heads * ceildiv(sizes.queries, own);
+  gradients.block = 32 * way.row_warps * way.key_warps;
+  numbers.block = sums ? 8 * kNumberRows : gradients.block;
+  gradients.shared_bytes = simt.shared_bytes;
+  numbers.shared_bytes = sums ? 0 : simt.shared_bytes;
+  numbers.params = gradients.params = params.dims();
+  CudaCode code;
+  code.workspace_bytes = number_bytes(problem, sizes);
+  code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/backward_simt.cuh\"\n\n" +
+                simt_traits(problem, sizes, way, simt) + "\n" +
+                launch_text(problem, numbers, sums ? 0 : simt.resident, call_text,
+                            "attention_numbers_simt(call, workspace, all_heads)") +
+                "\n" +
+                launch_text(problem, gradients, simt.resident, call_text,
+                            "attention_gradients_simt(call, workspace, " + kv_heads + ", all_heads)");
+  code.launches = {numbers, gradients};
+  return code;
+}
+
+CudaCode wgmma_code(const CudaProblem& problem, const AttentionSizes& sizes) {
+  const HopperSizes hopper = hopper_sizes(sizes);
+  const std::string suffix =
+      "_wgmma_" + std::string(dtype_name(problem.inputs[kQ].dtype)) + "_" + std::to_string(kPaddedRows);
+  CudaParams params;
+  const std::string call_text = backward_call(problem, sizes, params) + all_heads(sizes, params);
+  const std::string kv_heads = "int32_t(" + params.expr(sizes.kv_heads) + ")";
+  const Dim most(problem.machine.multiprocessors);
   CudaLaunch dq, dkv;
   dq.function = "attention_dq" + suffix;
-  dq.grid[0] = sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(size));
+  dq.grid[0] = min(sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(kPaddedRows)), most);
   dkv.function = "attention_dkv" + suffix;
-  dkv.grid[0] = sizes.batch * sizes.kv_heads * ceildiv(sizes.keys, Dim(size));
-  if (!simt)
-    for (CudaLaunch* launch : {&dq, &dkv})
-      launch->grid[0] = min(launch->grid[0], Dim(problem.machine.multiprocessors));
-  dq.block = dkv.block = simt ? 256 : 384;
-  dq.shared_bytes = simt ? backward_simt_shared(problem, sizes, size) : hopper.dq_bytes;
-  dkv.shared_bytes = simt ? dq.shared_bytes : hopper.dkv_bytes;
+  dkv.grid[0] = min(sizes.batch * sizes.kv_heads * ceildiv(sizes.keys, Dim(kPaddedRows)), most);
+  dq.block = dkv.block = 384;
+  dq.shared_bytes = hopper.dq_bytes;
+  dkv.shared_bytes = hopper.dkv_bytes;
   dq.params = dkv.params = params.dims();
-  if (!simt) {
-    add_maps(dq, 128, 128);
-    add_maps(dkv, static_cast<int32_t>(hopper.step), 128);
-  }
-  const std::string maps = simt ? ");\n}\n" : ", all_heads, {map0, map1, map2, map3});\n}\n",
-                    unit_name = simt ? "_simt" : "_hopper";
+  add_maps(dq, 128, 128);
+  add_maps(dkv, static_cast<int32_t>(hopper.step), 128);
+  const std::string maps = "all_heads, {map0, map1, map2, map3})";
   CudaCode code;
-  if (!simt) code.compile_cost = kLongToCompile;
-  code.workspace_bytes = sizes.batch * sizes.heads * ceildiv(sizes.queries, Dim(kPaddedRows)) *
-                         Dim(2 * kPaddedRows * accumulator_bytes(problem));
-  code.source = "#include \"prelude.cuh\"\n#include \"attention/cuda/backward" +
-                std::string(simt ? "_simt" : "_wgmma") + ".cuh\"\n\n" +
-                backward_traits(problem, sizes, unit) + "\n" + cuda_kernel_head(problem, dq, true, 1) +
-                call_text + "  aicf::attention::attention_dq" + unit_name + "(call, workspace" + maps + "\n" +
-                cuda_kernel_head(problem, dkv, true, 1) + call_text + "  aicf::attention::attention_dkv" +
-                unit_name + "(call, workspace, " + kv_heads + maps;
+  code.compile_cost = kLongToCompile;
+  code.workspace_bytes = number_bytes(problem, sizes);
+  code.source =
+      "#include \"prelude.cuh\"\n#include \"attention/cuda/backward_wgmma.cuh\"\n\n" +
+      backward_traits(problem, sizes, 8, constant("kRows", kPaddedRows) + constant("kKeys", kPaddedRows)) +
+      "\n" + launch_text(problem, dq, 1, call_text, "attention_dq_hopper(call, workspace, " + maps) + "\n" +
+      launch_text(problem, dkv, 1, call_text,
+                  "attention_dkv_hopper(call, workspace, " + kv_heads + ", " + maps);
   code.launches = {dq, dkv};
   return code;
+}
+
+}  // namespace
+
+CudaCode attention_backward_code(const CudaProblem& problem, BackwardUnit unit) {
+  const AttentionSizes sizes = sizes_of(problem);
+  return unit == BackwardUnit::kSimt ? simt_code(problem, sizes) : wgmma_code(problem, sizes);
+}
+
+// Halves run so only where no matrix units take them, in one way.
+std::vector<KernelVariant> attention_backward_simt_variants(const CudaProblem& problem) {
+  constexpr double kStart = 3400;
+  std::vector<KernelVariant> variants;
+  if (dtype_bytes(problem.inputs[kQ].dtype) < 4) return variants;
+  const AttentionSizes sizes = sizes_of(problem);
+  for (const AttentionWay& way : simt_backward_ways(problem, sizes))
+    variants.push_back({way, (kStart + simt_backward_cycles(problem, sizes, way)) / kCyclesPerMicrosecond});
+  return variants;
 }
 
 bool can_run_attention_backward_simt(const Problem& problem) {

@@ -100,23 +100,42 @@ TEST(AttentionBackwardCuda, EveryProblemGivesCodeWithinSharedMemory) {
       const CudaCode code = attention_backward_code(p, unit);
       EXPECT_EQ(code, attention_backward_code(p, unit));
       for (const CudaLaunch& launch : code.launches)
-        EXPECT_LE(launch.shared_bytes, unit == BackwardUnit::kSimt ? 99 * 1024 : 227 * 1024);
+        EXPECT_LE(launch.shared_bytes, shared_limit(arch.number));
     }
   }
 }
 
-TEST(AttentionBackwardCuda, ShortSequencesHaveSmallTiles) {
-  const SymbolRanges ranges{{"t", {1, 20}}};
-  const auto tile_of = [&](const Dim& queries, const Dim& keys) {
-    CudaProblem p = backward_problem(DType::f32, {Dim(8), Dim(12), queries, Dim(64)}, 12, keys, 64, false);
-    p.ranges = &ranges;
-    return attention_backward_code(p, BackwardUnit::kSimt).launches.at(0).function;
+// Blocks of the launch that gives all gradients: of dk and dv, and of dq.
+TEST(AttentionBackwardCuda, SmallProblemsHaveManyBlocks) {
+  const auto blocks = [&](int64_t batch, int64_t heads, int64_t length, int64_t depth) {
+    const CudaProblem p = backward_problem(DType::f32, {Dim(batch), Dim(heads), Dim(length), Dim(depth)},
+                                           heads, Dim(length), depth, false);
+    return evaluate(attention_backward_code(p, BackwardUnit::kSimt).launches.at(1).grid[0], {});
   };
-  EXPECT_EQ(tile_of(Dim(16), Dim(9)), "attention_dq_simt_f32_16");
-  EXPECT_EQ(tile_of(Dim(32), Dim(17)), "attention_dq_simt_f32_32");
-  EXPECT_EQ(tile_of(Dim(16), Dim(33)), "attention_dq_simt_f32_64");
-  EXPECT_EQ(tile_of(Dim(512), Dim(16)), "attention_dq_simt_f32_64");
-  EXPECT_EQ(tile_of(Dim::symbol("t"), Dim::symbol("t")), "attention_dq_simt_f32_32");
+  EXPECT_GE(blocks(4, 2, 197, 80), 100);
+  EXPECT_GE(blocks(1, 2, 197, 80), 50);
+  EXPECT_LE(blocks(8, 12, 512, 64), 2 * 8 * 12 * 512 / 48) << "many have tiles that reuse what they read";
+}
+
+TEST(AttentionBackwardCuda, EveryWayRunsAsNamed) {
+  CudaProblem p = backward_problem(DType::f32, {Dim(4), Dim(2), Dim(197), Dim(80)}, 2, Dim(197), 80, false);
+  const CudaKernel& row = *find_cuda_kernel("attention_backward_simt");
+  const std::vector<KernelVariant> variants = cuda_variants(row, p);
+  ASSERT_GT(variants.size(), 3u);
+  EXPECT_EQ(row.generate(p), [&] {
+    CudaProblem named = p;
+    named.way = variants[0].way;
+    return row.generate(named);
+  }()) << "the row's own choice comes first";
+  for (const KernelVariant& variant : variants) {
+    p.way = variant.way;
+    const auto& way = std::get<AttentionWay>(variant.way);
+    const CudaCode code = row.generate(p);
+    EXPECT_EQ(code.launches.at(1).block, 32 * way.row_warps * way.key_warps);
+    EXPECT_NE(code.source.find("kOwn = " + std::to_string(way.rows)), std::string::npos);
+  }
+  p.way = AttentionWay{.rows = 32, .keys = 96, .row_warps = 1, .key_warps = 3, .row_lanes = 8};
+  EXPECT_THROW(row.generate(p), InternalError) << "pairs of warps share their others";
 }
 
 TEST(AttentionBackwardCuda, WhatTheMatrixUnitsDoNotServeGoesWithoutThem) {

@@ -138,20 +138,78 @@ TEST(AttentionLayout, ScoresAndResultsStayInRegisters) {
     EXPECT_LE(cuda_testing::stack_bytes(cubins[i]), kMostStack) << texts[i];
 }
 
+CudaProblem gradients_problem(DType dtype, const Shape& q, int64_t keys, int64_t value_depth, bool sums) {
+  const CudaWindow k = dense(dtype, {q[0], q[1], Dim(keys), q[3]}),
+                   v = dense(dtype, {q[0], q[1], Dim(keys), Dim(value_depth)}),
+                   out = dense(dtype, {q[0], q[1], q[2], Dim(value_depth)});
+  CudaProblem p;
+  p.inputs = {dense(dtype, q), k, v, out, out};
+  if (sums) p.inputs.push_back(dense(DType::f32, {q[0], q[1], q[2]}));
+  p.outputs = {dense(dtype, q), k, v};
+  p.params = {Dim(0), Dim(0)};
+  p.fparams = {0.125, 0.0};
+  p.arch = 90;
+  return p;
+}
+
+TEST(AttentionLayout, HostAndDeviceAgreeOnTilesOfGradients) {
+  std::vector<std::string> texts;
+  bool one_stage = false, two_stages = false;
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [queries, keys, depth, value_depth] : {std::tuple(197, 197, 80, 80),
+                                                            {512, 512, 64, 64},
+                                                            {91, 133, 40, 24},
+                                                            {33, 70, 7, 50},
+                                                            {300, 300, 256, 256}}) {
+      CudaProblem problem = gradients_problem(dtype, Shape{4, 4, queries, depth}, keys, value_depth, false);
+      for (const KernelVariant& variant :
+           cuda_variants(*find_cuda_kernel("attention_backward_simt"), problem)) {
+        problem.way = variant.way;
+        const CudaCode code = attention_backward_code(problem, BackwardUnit::kSimt);
+        (code.source.find("kStages = 2") != std::string::npos ? two_stages : one_stage) = true;
+        LayoutText text(code.source);
+        text.use("Shape", "aicf::attention::BackwardShape<Traits>");
+        text.equal("Shape::kElements * sizeof(Shape::A)", code.launches.at(1).shared_bytes);
+        text.equal("Shape::kThreads", code.launches.at(1).block);
+        texts.push_back(text.text());
+      }
+    }
+  // Where little shared memory is left, rows lie side by side.
+  CudaProblem tight = gradients_problem(DType::f64, Shape{1, 1, 30, 256}, 30, 256, false);
+  tight.arch = 86;
+  const CudaCode code = attention_backward_code(tight, BackwardUnit::kSimt);
+  EXPECT_NE(code.source.find("kOddRows = false"), std::string::npos);
+  LayoutText text(code.source);
+  text.equal("aicf::attention::BackwardShape<Traits>::kElements * 8", code.launches.at(1).shared_bytes);
+  texts.push_back(text.text());
+  EXPECT_TRUE(one_stage && two_stages);
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
+}
+
+TEST(AttentionLayout, GradientsStayInRegisters) {
+  AICF_NEEDS_NVRTC();
+  constexpr int64_t kMostStack = 16;  // rows of 256: a few addresses
+  std::vector<std::string> texts;
+  for (const auto& [heads, length, depth] :
+       {std::tuple(8, 197, 80), {12, 300, 64}, {96, 512, 64}, {16, 1024, 128}, {8, 300, 256}})
+    texts.push_back(
+        find_cuda_kernel("attention_backward_simt")
+            ->generate(gradients_problem(DType::f32, Shape{1, heads, length, depth}, length, depth, true))
+            .source);
+  const std::vector<std::string> cubins = compile_cuda(texts, "sm_90a");
+  for (size_t i = 0; i < cubins.size(); ++i)
+    EXPECT_LE(cuda_testing::stack_bytes(cubins[i]), kMostStack) << texts[i];
+}
+
 // Both have barriers set aside for the larger one.
 TEST(AttentionLayout, GradientsFitWhatTheHostCounts) {
   AICF_NEEDS_NVRTC();
   constexpr int64_t kBarriers = 160;
   std::vector<std::string> texts;
   for (const int64_t depth : {32, 64, 96, 128}) {
-    const Shape q{Dim(2), Dim(4), Dim(256), Dim(depth)};
-    const CudaWindow w = dense(DType::f16, q);
-    CudaProblem problem;
-    problem.inputs = {w, w, w, w, w};
-    problem.outputs = {w, w, w};
-    problem.params = {Dim(0), Dim(0)};
-    problem.fparams = {0.125, 0.0};
-    problem.arch = 90;
+    const CudaProblem problem =
+        gradients_problem(DType::f16, Shape{Dim(2), Dim(4), Dim(256), Dim(depth)}, 256, depth, false);
     ASSERT_EQ(attention_backward_unit(problem), BackwardUnit::kWgmma);
     const CudaCode code = attention_backward_code(problem, BackwardUnit::kWgmma);
     LayoutText text(code.source);

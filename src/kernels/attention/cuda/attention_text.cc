@@ -43,10 +43,19 @@ AttentionSizes sizes_of(const CudaProblem& problem) {
   return sizes;
 }
 
-double seen_keys(const AttentionSizes& sizes, double rows) {
-  if (sizes.window == 0) return sizes.most_keys;
+namespace {
+
+double seen_of(double all, const AttentionSizes& sizes, double own) {
+  if (sizes.window == 0) return all;
   const double window = static_cast<double>(sizes.window) * (sizes.causal ? 1 : 2);
-  return std::min(sizes.most_keys, window + rows - 1);
+  return std::min(all, window + own - 1);
+}
+
+}  // namespace
+
+double seen_keys(const AttentionSizes& sizes, double rows) { return seen_of(sizes.most_keys, sizes, rows); }
+double seen_queries(const AttentionSizes& sizes, double keys) {
+  return seen_of(sizes.most_queries, sizes, keys);
 }
 
 bool can_attend_cuda(const Problem& problem, size_t tensors, size_t results) {

@@ -21,6 +21,8 @@ struct AttentionSizes {
 };
 // Upper bound of the keys that any of `rows` consecutive rows sees, but for causality.
 double seen_keys(const AttentionSizes& sizes, double rows);
+// Of the queries that see any of `keys` consecutive keys, likewise.
+double seen_queries(const AttentionSizes& sizes, double keys);
 // Of q, k and v, which are the first inputs.
 AttentionSizes sizes_of(const CudaProblem& problem);
 

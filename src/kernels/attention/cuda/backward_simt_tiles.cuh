@@ -1,5 +1,5 @@
-// What the kernels of backward_simt.cuh do with tiles in shared memory: products of rows, weighted sums of rows, and the scores
-// and weights that products become. Thread (tx, ty) has rows ty + 16 i and columns tx + 16 j.
+// What the kernels of backward_simt.cuh are made of: how tiles lie in shared memory, products of their rows, weighted sums of
+// their rows.
 #pragma once
 
 #include "attention/cuda/backward_call.cuh"
@@ -10,142 +10,125 @@ namespace aicf::attention {
 template <class Traits>
 struct BackwardShape {
   using A = typename Accumulator<typename Traits::Element>::Type;
-  static constexpr int kRows = Traits::kRows, kKeys = Traits::kKeys;
-  static constexpr int kDepth = Traits::kDepth, kValueDepth = Traits::kValueDepth;
-  static constexpr int kStride = tile_stride<A>(kDepth), kValueStride = tile_stride<A>(kValueDepth);
-  static constexpr int kWideStride = kStride > kValueStride ? kStride : kValueStride;
-  static constexpr int kScoreStride = tile_stride<A>(kRows > kKeys ? kRows : kKeys);
+  using Lanes = WarpLanes<A, Traits::kOwnLanes>;
+  static constexpr int kVec = Vec<A>::kSize;
+  static constexpr int kOwn = Traits::kOwn, kOthers = Traits::kOthers, kStages = Traits::kStages;
+  static constexpr int kOwnWarps = Traits::kOwnWarps, kOtherWarps = Traits::kOtherWarps;
+  static constexpr int kWarps = kOwnWarps * kOtherWarps, kThreads = 32 * kWarps;
+  static constexpr int kOwnLanes = Traits::kOwnLanes, kOtherLanes = 32 / kOwnLanes, kAcross = kOtherLanes * kVec;
+  static constexpr int kWarpOwn = kOwn / kOwnWarps, kWarpOthers = kOthers / kOtherWarps;
+  static constexpr int kR = kWarpOwn / kOwnLanes, kGroups = kWarpOthers / kAcross, kN = kGroups * kVec;
+  static constexpr int kWide = padded<A>(Traits::kDepth > Traits::kValueDepth ? Traits::kDepth : Traits::kValueDepth);
+  static constexpr int kC = (kWide + kAcross - 1) / kAcross;
+  static constexpr int kNarrow = padded<A>(Traits::kDepth < Traits::kValueDepth ? Traits::kDepth : Traits::kValueDepth);
+  static constexpr int stride_of(int columns) { return Traits::kOddRows ? tile_stride<A>(columns) : padded<A>(columns); }
+  static constexpr int kDepthStride = stride_of(Traits::kDepth), kValueStride = stride_of(Traits::kValueDepth);
+  // As SimtShape::kPStride.
+  static constexpr int kPUnits = 16 / kOwnLanes, kPFirst = 8 / kOwnLanes;
+  static constexpr int kPStride =
+      ((kWarpOthers / kVec - kPFirst + kPUnits - 1) / kPUnits * kPUnits + kPFirst) * kVec;
+  static constexpr int kOwnElements = kOwn * (kDepthStride + kValueStride);
+  // Of a stage: both tiles, and of rows two numbers each.
+  static constexpr int kNumbers = kOthers * (kDepthStride + kValueStride);
+  static constexpr int kStageElements = kNumbers + 2 * kOthers;
+  static constexpr int kPatch = kWarpOwn * kPStride;  // of a warp: slopes, then as many weights
+  static constexpr int kPatches = kOwnElements + kStages * kStageElements;
+  static constexpr int kMainElements = kPatches + 2 * kWarps * kPatch;
+  static constexpr int kPartElements = kOtherWarps * kOwn * kWide;
+  static constexpr int kElements = kMainElements > kPartElements ? kMainElements : kPartElements;
+  static_assert(kWarpOwn % kOwnLanes == 0 && kWarpOthers % kAcross == 0 && kOtherWarps % 2 == 0);
 };
 
-// Rows [0, rows) of the source, columns [0, kColumns); everything else of the tile becomes 0.
-template <int kColumns, int kTileRows, bool kVector, class T, class A>
-__device__ __forceinline__ void load_tile(A* tile, int stride, const T* from, int64_t row_stride,
-                                          int64_t column_stride, int rows) {
-  constexpr int kUnit = kVector ? 16 / sizeof(T) : 1;
-  constexpr int kPadded = (kColumns + Vec<A>::kSize - 1) / Vec<A>::kSize * Vec<A>::kSize;
-  constexpr int kUnits = (kPadded + kUnit - 1) / kUnit;
-  for (int at = int(threadIdx.x); at < kTileRows * kUnits; at += 256) {
-    const int row = at / kUnits, column = at % kUnits * kUnit;
-    alignas(16) T values[kUnit];
-    const bool inside = row < rows && column < kColumns;
-    if constexpr (kVector) {
-      if (inside)
-        *reinterpret_cast<uint4*>(values) = *reinterpret_cast<const uint4*>(from + row * row_stride + column);
-    } else if (inside) {
-      values[0] = from[row * row_stride + column * column_stride];
-    }
-#pragma unroll
-    for (int i = 0; i < kUnit; ++i) tile[row * stride + column + i] = inside ? A(widen(values[i])) : A(0);
-  }
-}
-
-__device__ __forceinline__ float exp_two(float x) { return exp2f(x); }
+__device__ __forceinline__ float exp_two(float x) { return two_to(x); }
 __device__ __forceinline__ double exp_two(double x) { return exp2(x); }
 __device__ __forceinline__ float log_two(float x) { return log2f(x); }
 __device__ __forceinline__ double log_two(double x) { return log2(x); }
-
-// s[i][j] = a row · b row over kCount columns.
-template <int kCount, class A, int kI, int kJ>
-__device__ __forceinline__ void multiply_rows(const A* a, int a_stride, const A* b, int b_stride, int tx, int ty,
-                                              A (&s)[kI][kJ]) {
-  constexpr int kVec = Vec<A>::kSize;
-  using V = typename Vec<A>::Type;
-#pragma unroll
-  for (int i = 0; i < kI; ++i)
-#pragma unroll
-    for (int j = 0; j < kJ; ++j) s[i][j] = 0;
-#pragma unroll 2
-  for (int d = 0; d < kCount; d += kVec) {
-    A x[kI][kVec], y[kJ][kVec];
-#pragma unroll
-    for (int i = 0; i < kI; ++i) *reinterpret_cast<V*>(x[i]) = *reinterpret_cast<const V*>(a + (ty + 16 * i) * a_stride + d);
-#pragma unroll
-    for (int j = 0; j < kJ; ++j) *reinterpret_cast<V*>(y[j]) = *reinterpret_cast<const V*>(b + (tx + 16 * j) * b_stride + d);
-#pragma unroll
-    for (int v = 0; v < kVec; ++v)
-#pragma unroll
-      for (int i = 0; i < kI; ++i)
-#pragma unroll
-        for (int j = 0; j < kJ; ++j) s[i][j] = fused(x[i][v], y[j][v], s[i][j]);
-  }
-}
-
-// Sums over rows of `b`: o[i][c] += weights[row i][r] b[r][column of c].
-template <int kColumns, int kCount, class A, int kI, int kC>
-__device__ __forceinline__ void add_rows(const A* weights, int weight_stride, const A* b, int b_stride, int tx, int ty,
-                                         A (&o)[kI][kC][Vec<A>::kSize]) {
-  constexpr int kVec = Vec<A>::kSize;
-  using V = typename Vec<A>::Type;
-#pragma unroll 2
-  for (int r = 0; r < kCount; ++r) {
-    A w[kI];
-#pragma unroll
-    for (int i = 0; i < kI; ++i) w[i] = weights[(ty + 16 * i) * weight_stride + r];
-#pragma unroll
-    for (int c = 0; c < kC; ++c) {
-      const int column = (tx + 16 * c) * kVec;
-      if (column >= kColumns) continue;
-      A values[kVec];
-      *reinterpret_cast<V*>(values) = *reinterpret_cast<const V*>(b + r * b_stride + column);
-#pragma unroll
-      for (int i = 0; i < kI; ++i)
-#pragma unroll
-        for (int v = 0; v < kVec; ++v) o[i][c][v] = fused(w[i], values[v], o[i][c][v]);
-    }
-  }
-}
-
-template <int kColumns, class T, class A, int kI, int kC>
-__device__ __forceinline__ void store_sums(const A (&o)[kI][kC][Vec<A>::kSize], A factor, T* to, int64_t row_stride,
-                                           int64_t column_stride, int rows, int tx, int ty) {
-#pragma unroll
-  for (int i = 0; i < kI; ++i) {
-    if (ty + 16 * i >= rows) continue;
-#pragma unroll
-    for (int c = 0; c < kC; ++c)
-#pragma unroll
-      for (int v = 0; v < Vec<A>::kSize; ++v) {
-        const int column = (tx + 16 * c) * Vec<A>::kSize + v;
-        if (column < kColumns) to[(ty + 16 * i) * row_stride + column * column_stride] = narrow<T>(o[i][c][v] * factor);
-      }
-  }
-}
-
-template <class A, int kI, int kC>
-__device__ __forceinline__ void clear(A (&o)[kI][kC][Vec<A>::kSize]) {
-#pragma unroll
-  for (int i = 0; i < kI; ++i)
-#pragma unroll
-    for (int c = 0; c < kC; ++c)
-#pragma unroll
-      for (int v = 0; v < Vec<A>::kSize; ++v) o[i][c][v] = 0;
-}
 
 template <class A>
 __device__ __forceinline__ A infinity() {
   return A(__int_as_float(0x7f800000));
 }
 
-// What both kernels do with one block of scores: products become scores, hidden ones -infinity.
-template <class Traits>
-struct ScoreBlock {
-  using A = typename BackwardShape<Traits>::A;
-  const BackwardCall<Traits>& call;
-  const typename Traits::Mask* mask;  // of the head
-  static constexpr A kMultiplier = A(Scores<Traits>::kPlain ? double(A(Traits::kScale)) * kLog2E : kLog2E);
+// s[i][j] = own row · other row over kCount columns. The side of fewer rows stays in registers.
+template <class Shape, int kCount, int kStride, class A>
+__device__ __forceinline__ void multiply_rows(const A* own, const A* others, A (&s)[Shape::kR][Shape::kN]) {
+  using V = typename Vec<A>::Type;
+  constexpr int kVec = Shape::kVec, kR = Shape::kR, kN = Shape::kN;
+  constexpr bool kKeepsOwn = kR <= kN;
+  constexpr int kKept = kKeepsOwn ? kR : kN, kPassing = kKeepsOwn ? kN : kR;
+  const A* const kept_rows = kKeepsOwn ? own : others;
+  const A* const passing_rows = kKeepsOwn ? others : own;
+  constexpr int kKeptStep = (kKeepsOwn ? Shape::kOwnLanes : Shape::kOtherLanes) * kStride;
+  constexpr int kPassingStep = (kKeepsOwn ? Shape::kOtherLanes : Shape::kOwnLanes) * kStride;
+#pragma unroll
+  for (int i = 0; i < kR; ++i)
+#pragma unroll
+    for (int j = 0; j < kN; ++j) s[i][j] = 0;
+#pragma unroll 2
+  for (int d = 0; d < kCount; d += kVec) {
+    A kept[kKept][kVec];
+#pragma unroll
+    for (int n = 0; n < kKept; ++n) *reinterpret_cast<V*>(kept[n]) = *reinterpret_cast<const V*>(kept_rows + n * kKeptStep + d);
+#pragma unroll
+    for (int m = 0; m < kPassing; ++m) {
+      A passing[kVec];
+      *reinterpret_cast<V*>(passing) = *reinterpret_cast<const V*>(passing_rows + m * kPassingStep + d);
+#pragma unroll
+      for (int e = 0; e < kVec; ++e)
+#pragma unroll
+        for (int n = 0; n < kKept; ++n) {
+          A& sum = kKeepsOwn ? s[n][m] : s[m][n];
+          sum = fused(kept[n][e], passing[e], sum);
+        }
+    }
+  }
+}
 
-  __device__ __forceinline__ A score(A product, int32_t row, int32_t key, A& bend) const {
-    bend = 1;
-    if (row >= call.queries || key >= visible_keys(call, row)) return A(minus_infinity());
-    if (Traits::kWindow > 0 && key < first_key(call, row)) return A(minus_infinity());
-    A value = 0;
-    if constexpr (Traits::kHasMask)
-      value = Scores<Traits>::template mask_value<A>(mask[row * call.mask_view.row + key * call.mask_view.column]);
-    return score_and_bend<Traits>(product, value, bend);
+// o += weights · rows of the tile: `count` others of a warp's, `columns` of them. Lanes without a vector of their own
+// repeat the first; what they add is not stored.
+template <class Shape, class A>
+__device__ __forceinline__ void add_rows(const A* weights, const A* tile, int stride, int count, int columns,
+                                         const typename Shape::Lanes& lanes, A (&o)[Shape::kR][Shape::kC][Shape::kVec]) {
+  using V = typename Vec<A>::Type;
+  constexpr int kVec = Shape::kVec, kR = Shape::kR, kC = Shape::kC;
+#pragma unroll 1
+  for (int from = 0; from < count; from += kVec) {
+    const A* rows = tile + Shape::Lanes::place_of_key(from) * stride;
+    A w[kR][kVec];
+#pragma unroll
+    for (int i = 0; i < kR; ++i)
+      *reinterpret_cast<V*>(w[i]) =
+          *reinterpret_cast<const V*>(weights + (lanes.ry + i * Shape::kOwnLanes) * Shape::kPStride + from);
+#pragma unroll
+    for (int u = 0; u < kVec; ++u)
+#pragma unroll
+      for (int c = 0; c < kC; ++c) {
+        int column = (lanes.kx + c * Shape::kOtherLanes) * kVec;
+        if ((c + 1) * Shape::kAcross > Shape::kNarrow && column >= columns) column = 0;
+        A values[kVec];
+        *reinterpret_cast<V*>(values) = *reinterpret_cast<const V*>(rows + u * Shape::kOtherLanes * stride + column);
+#pragma unroll
+        for (int i = 0; i < kR; ++i)
+#pragma unroll
+          for (int e = 0; e < kVec; ++e) o[i][c][e] = fused(w[i][u], values[e], o[i][c][e]);
+      }
   }
-  static __device__ __forceinline__ A weight(A score, A level) {
-    return score == A(minus_infinity()) || level == infinity<A>() ? A(0) : exp_two(kMultiplier * score - level);
+}
+
+// Elements of a row of a gradient from `column` on.
+template <bool kVector, class T, class A>
+__device__ __forceinline__ void store_vector(T* line, int64_t column_stride, int column, int columns, A factor,
+                                             const A* values) {
+  alignas(16) A scaled[Vec<A>::kSize];
+#pragma unroll
+  for (int e = 0; e < Vec<A>::kSize; ++e) scaled[e] = values[e] * factor;
+  if constexpr (sizeof(T) == sizeof(A) && kVector) {
+    *reinterpret_cast<typename Vec<A>::Type*>(line + column) = *reinterpret_cast<const typename Vec<A>::Type*>(scaled);
+  } else {
+#pragma unroll
+    for (int e = 0; e < Vec<A>::kSize; ++e)
+      if (column + e < columns) line[(column + e) * column_stride] = narrow<T>(scaled[e]);
   }
-};
+}
 
 }  // namespace aicf::attention
