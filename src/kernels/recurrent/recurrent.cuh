@@ -52,12 +52,11 @@ struct alignas(sizeof(T) * kVec) ElementVector {
   T values[kVec];
 };
 
-// The vectors of the step, one of each row of the batch, in all blocks of a cluster.
-template <int kDepth, int kRows, int kCluster>
-struct StepExchange {
-  using Split = DepthSplit<kDepth>;
+// Two barriers in turn, each of which counts the kBytes that all blocks of a cluster send to this one in a
+// step.
+template <int kBytes, int kCluster>
+struct StepBarriers {
   struct Shared {
-    alignas(16) float vectors[2][kRows][Split::kPadded];
     alignas(8) uint64_t barriers[2];
   };
   Shared& shared;
@@ -65,24 +64,21 @@ struct StepExchange {
   static __device__ __forceinline__ uint32_t address(const void* p) {
     return uint32_t(__cvta_generic_to_shared(p));
   }
-  __device__ __forceinline__ void arm(int buffer) const {
-    asm volatile(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(&shared.barriers[buffer])),
-        "r"(4 * kDepth * kRows)
-        : "memory");
+  __device__ __forceinline__ uint32_t of_step(int64_t step) const {
+    return address(&shared.barriers[step & 1]);
   }
-  // By all threads of the block, before the first step; buffer 0 may be filled after it and before join().
-  __device__ void prepare() const {
-    for (int i = int(threadIdx.x); i < 2 * kRows * Split::kPadded; i += int(blockDim.x))
-      (&shared.vectors[0][0][0])[i] = 0;
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < 2; ++i)
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(&shared.barriers[i])) : "memory");
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-      for (int i = 0; i < 2; ++i) arm(i);
-    }
-    __syncthreads();
+  __device__ __forceinline__ void arm(int64_t step) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(of_step(step)), "r"(kBytes)
+                 : "memory");
   }
+  // By one thread of the block, before join().
+  __device__ __forceinline__ void prepare() const {
+    for (int i = 0; i < 2; ++i)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(of_step(i)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (int i = 0; i < 2; ++i) arm(i);
+  }
+  // By all threads of the cluster, before the first step.
   __device__ void join() const {
     __syncthreads();
     if constexpr (kCluster > 1) {
@@ -92,7 +88,6 @@ struct StepExchange {
   }
   // Until what step - 1 sent is here.
   __device__ __forceinline__ void wait(int64_t step) const {
-    const int buffer = int(step & 1);
     const uint32_t parity = uint32_t((step - 1) >> 1) & 1;
     uint32_t done;
     do {
@@ -100,10 +95,31 @@ struct StepExchange {
           "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
           "selp.u32 %0, 1, 0, p;\n}"
           : "=r"(done)
-          : "r"(address(&shared.barriers[buffer])), "r"(parity)
+          : "r"(of_step(step)), "r"(parity)
           : "memory");
     } while (!done);
-    if (threadIdx.x == 0) arm(buffer);
+    if (threadIdx.x == 0) arm(step);
+  }
+};
+
+// The vectors of the step, one of each row of the batch, in all blocks of a cluster.
+template <int kDepth, int kRows, int kCluster>
+struct StepExchange {
+  using Split = DepthSplit<kDepth>;
+  using Barriers = StepBarriers<4 * kDepth * kRows, kCluster>;
+  struct Shared {
+    alignas(16) float vectors[2][kRows][Split::kPadded];
+    typename Barriers::Shared barriers;
+  };
+  Shared& shared;
+
+  __device__ __forceinline__ Barriers barriers() const { return {shared.barriers}; }
+  // By all threads of the block, before the first step; buffer 0 may be filled after it and before join().
+  __device__ void prepare() const {
+    for (int i = int(threadIdx.x); i < 2 * kRows * Split::kPadded; i += int(blockDim.x))
+      (&shared.vectors[0][0][0])[i] = 0;
+    if (threadIdx.x == 0) barriers().prepare();
+    __syncthreads();
   }
   __device__ __forceinline__ const float* vector(int64_t step, int row) const {
     return shared.vectors[step & 1][row];
@@ -111,8 +127,8 @@ struct StepExchange {
   // Element k of a row for `step`, to every kStride'th block from `first` on.
   template <int kStride>
   __device__ __forceinline__ void send(int64_t step, int row, int k, float value, int first) const {
-    const uint32_t to = address(&shared.vectors[step & 1][row][k]),
-                   barrier = address(&shared.barriers[step & 1]);
+    const uint32_t to = Barriers::address(&shared.vectors[step & 1][row][k]),
+                   barrier = barriers().of_step(step);
 #pragma unroll
     for (int i = 0; i < (kCluster + kStride - 1) / kStride; ++i) {
       const int block = first + i * kStride;
@@ -304,7 +320,7 @@ struct RecurrentLayer {
       if (place.first_row + row < o.batch)
         exchange.shared.vectors[0][row][k] = o.h.get(d, place.first_row + row, k);
     }
-    exchange.join();
+    exchange.barriers().join();
     if (lane.first_unit >= kHidden) return;
 
     const int64_t row = place.first_row + lane.row;
@@ -329,7 +345,7 @@ struct RecurrentLayer {
 #pragma unroll
       for (int g = 0; g < kGates; ++g) given[g] = next[g];
       ask(step + 1);
-      if (step > 0) exchange.wait(step);
+      if (step > 0) exchange.barriers().wait(step);
       product.multiply(exchange, step, lane.lane, sums);
       lane.template reduce<T>(sums, own);
       if constexpr (kBias) {
@@ -429,7 +445,7 @@ struct RecurrentGradient {
     launch_dependents();
     load_weights(product, shared, o, lane, place);
     exchange.prepare();
-    exchange.join();
+    exchange.barriers().join();
     if (lane.first_unit >= kHidden) return;
 
     const int64_t row = place.first_row + lane.row;
@@ -467,7 +483,7 @@ struct RecurrentGradient {
       const Read now = next;
       next = ask(step + 1);
       float sums[kUnits][kRows], own[1];
-      if (step > 0) exchange.wait(step);
+      if (step > 0) exchange.barriers().wait(step);
       product.multiply(exchange, step, lane.lane, sums);
       lane.template reduce<T>(sums, own);
       const float back = kCell == kGru ? r(direct + own[0]) : own[0];
