@@ -82,13 +82,14 @@ std::string attention_backward(const std::string& dtype, int64_t length, int64_t
 }
 
 // One step, whose sums are the results; the batch is axis 1 of the op's operands.
-std::string recurrent(const std::string& dtype, bool back) {
-  const std::string outside = dtype + "[B, 1, 40]", inside = dtype + "[1, B, 40]", none = dtype + "[1, B, 0]";
+std::string recurrent(const std::string& dtype, bool back, int64_t hidden = 40) {
+  const std::string size = std::to_string(hidden), outside = dtype + "[B, 1, " + size + "]",
+                    inside = dtype + "[1, B, " + size + "]", none = dtype + "[1, B, 0]";
   const auto turned = [&](const std::string& to, const std::string& from) {
     return " %" + to + " = transpose(%" + from + ") {perm = [1, 0, 2]} : " + inside + "\n";
   };
-  std::string text = "(%xa: " + outside + ", %xh: " + outside + ", %w: " + dtype + "[1, 40, 40]) {\n" +
-                     turned("a", "xa") + turned("h", "xh");
+  std::string text = "(%xa: " + outside + ", %xh: " + outside + ", %w: " + dtype + "[1, " + size + ", " +
+                     size + "]) {\n" + turned("a", "xa") + turned("h", "xh");
   if (back)
     text += " %z = constant " + dtype + "[] = [0]\n %n = broadcast_to(%z) {shape = [1, B, 0]} : " + none +
             "\n %d, %r, %c = recurrent_backward(%w, %h, %a, %n, %n, %h) {cell = \"rnn_relu\"} : " + inside +
@@ -275,6 +276,8 @@ std::vector<Named> cuda_cases() {
        62},
       {"recurrent_cluster", recurrent("f32", false), 41},
       {"recurrent_cluster", recurrent("f16", false), 41},
+      {"recurrent_cluster", recurrent("f16", false, 1500), 1501},  // more than fits without matrix units
+      {"recurrent_cluster", recurrent("bf16", false, 1501), 1502},
       {"recurrent_backward_cluster", recurrent("f32", true), 40},
       {"recurrent_backward_cluster", recurrent("bf16", true), 40},
       {"attention_backward_simt", attention_backward("f32", 33, 40), 33, Against::kLargest},

@@ -42,6 +42,7 @@ std::optional<Way> parse_way(std::string_view given) {
   if (const auto way = parse_attention_way(text)) return *way;
   if (const auto way = parse_weight_gradient_way(text)) return *way;
   if (const auto way = parse_window_way(text)) return *way;
+  if (const auto way = parse_recurrent_way(text)) return *way;
   return std::nullopt;
 }
 

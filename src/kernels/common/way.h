@@ -14,11 +14,13 @@
 #include "kernels/conv/cuda/weight_gradient_way.h"
 #include "kernels/conv/cuda/window_way.h"
 #include "kernels/matmul/cuda/matmul_way.h"
+#include "kernels/recurrent/recurrent_way.h"
 
 namespace aicf {
 
 // Nothing: the row has one way, or chooses.
-using Way = std::variant<std::monostate, MatmulWay, ConvWay, AttentionWay, WeightGradientWay, WindowWay>;
+using Way = std::variant<std::monostate, MatmulWay, ConvWay, AttentionWay, WeightGradientWay, WindowWay,
+                         RecurrentWay>;
 
 inline bool is_named(const Way& way) { return !std::holds_alternative<std::monostate>(way); }
 

@@ -100,6 +100,14 @@ void add_weight_gradients(Texts& texts) {
     for (const int maps : {8, 64}) texts.add(Way(WindowWay{rows, 28, 24, maps, 33}));
 }
 
+void add_recurrent_layers(Texts& texts) {
+  texts.add(Way(RecurrentWay{}));
+  for (const int cluster : {2, 16})
+    for (const int rows : {8, 24})
+      for (const int slices : {1, 4})
+        texts.add(Way(RecurrentWay{RecurrentUnit::kMma, cluster, rows, slices}));
+}
+
 Texts all_texts() {
   Texts texts;
   texts.add(Way());
@@ -107,6 +115,7 @@ Texts all_texts() {
   add_convolutions(texts);
   add_attention(texts);
   add_weight_gradients(texts);
+  add_recurrent_layers(texts);
   return texts;
 }
 

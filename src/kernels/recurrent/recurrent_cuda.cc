@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "kernels/common/cuda_text.h"
 #include "kernels/common/cuda_walk.h"
-#include "kernels/recurrent/recurrent_plan.h"
+#include "kernels/recurrent/recurrent_mma_plan.h"
 
 namespace aicf {
 namespace {
@@ -49,6 +49,51 @@ RecurrentPlan plan_of(RecurrentWork work, const CudaProblem& problem) {
   return *plan;
 }
 
+RecurrentWork work_of(const CudaProblem& problem) {
+  const CudaWindow& x = problem.inputs[kX];
+  RecurrentWork work =
+      forward_work(x.dtype, problem.inputs[kW].sizes, most(x.sizes[1], problem), most(x.sizes[0], problem));
+  work.machine = problem.machine;
+  return work;
+}
+
+// The plans that compete for a layer; where both are there, the cheapest of matrix units and that of the
+// threads' own.
+constexpr size_t kMostWays = 6;  // of matrix units
+struct Planned {
+  RecurrentWay way;
+  double cycles;
+};
+std::vector<Planned> planned_ways(const RecurrentWork& work) {
+  std::vector<Planned> ways;
+  for (const RecurrentMmaPlan& plan : recurrent_mma_plans(work)) {
+    if (ways.size() == kMostWays) break;
+    ways.push_back({plan.way(), plan.cycles});
+  }
+  if (const auto plan = recurrent_plan(work)) ways.push_back({{}, plan->cycles});
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const Planned& a, const Planned& b) { return a.cycles < b.cycles; });
+  return ways;
+}
+
+RecurrentMmaPlan mma_plan_of(const RecurrentWork& work, const RecurrentWay& way) {
+  const auto plans = recurrent_mma_plans(work);
+  const auto found = std::find_if(plans.begin(), plans.end(),
+                                  [&](const RecurrentMmaPlan& plan) { return plan.way() == way; });
+  AICF_CHECK(found != plans.end(), "a recurrent layer is asked for in a way that it has");
+  return *found;
+}
+
+// Neighbouring elements of rows of weights that may be loaded at once.
+int64_t load_width(const CudaWindow& w) {
+  if (w.strides[2] != Dim(1)) return 1;
+  for (int64_t width = 8; width > 1; width /= 2)
+    if (is_multiple(w.offset, width) && is_multiple(w.strides[0], width) &&
+        is_multiple(w.strides[1], width) && is_multiple(w.sizes[2], width))
+      return width;
+  return 1;
+}
+
 // "{in0, first, second, third}"; an operand that is absent is empty.
 std::string steps_text(const std::string& name, const CudaWindow* window, CudaParams& params) {
   if (window == nullptr) return "{}";
@@ -70,6 +115,20 @@ struct Text {
   std::string output(size_t i) { return steps_text("out" + std::to_string(i), &problem.outputs[i], params); }
 };
 
+// What a launch needs to know of a plan.
+struct Spread {
+  int32_t cluster, warps, rows;
+  int64_t shared_bytes;
+};
+Spread spread_of(const RecurrentPlan& plan) {
+  return {plan.cluster, plan.warps, plan.rows, plan.shared_bytes};
+}
+
+std::string plan_text(const RecurrentMmaPlan& plan) {
+  return std::to_string(plan.cluster) + ", " + std::to_string(plan.groups) + ", " +
+         std::to_string(plan.slices) + ", " + std::to_string(plan.rows) + ", " +
+         std::to_string(plan.in_registers) + ", " + std::to_string(plan.in_shared);
+}
 std::string plan_text(const RecurrentPlan& plan) {
   return std::to_string(plan.cluster) + ", " + std::to_string(plan.warps) + ", " +
          std::to_string(plan.units) + ", " + std::to_string(plan.rows) + ", " +
@@ -83,9 +142,10 @@ struct Walked {
   bool reverse;
 };
 
-CudaCode code_of(const CudaProblem& problem, const std::string& name, const RecurrentPlan& plan,
-                 const Walked& walked, const std::string& type, const std::string& operands_type,
-                 std::string operands, Text& text, std::vector<int32_t> early) {
+CudaCode code_of(const CudaProblem& problem, const std::string& name, const std::string& header,
+                 const Spread& plan, const Walked& walked, const std::string& type,
+                 const std::string& operands_type, std::string operands, Text& text,
+                 std::vector<int32_t> early) {
   const Dim groups = ceildiv(walked.batch, Dim(plan.rows));
   operands += ",\n      " + text.params.expr(walked.length) + ", " + text.params.expr(walked.batch) + ", " +
               text.params.expr(groups) + ", " + flag(walked.reverse);
@@ -98,8 +158,8 @@ CudaCode code_of(const CudaProblem& problem, const std::string& name, const Recu
   launch.params = text.params.dims();
   launch.early_inputs = std::move(early);
   CudaCode code;
-  code.source = includes({"recurrent/recurrent.cuh"}) + "\n" + cuda_kernel_head(problem, launch, false, 1) +
-                "  const " + operands_type + " operands = {" + operands + "};\n  " + type +
+  code.source = includes({header}) + "\n" + cuda_kernel_head(problem, launch, false, 1) + "  const " +
+                operands_type + " operands = {" + operands + "};\n  " + type +
                 "::run(operands, block_index);\n}\n";
   code.compile_cost = kLongToCompile / 2;
   code.launches.push_back(std::move(launch));
@@ -110,13 +170,25 @@ CudaCode code_of(const CudaProblem& problem, const std::string& name, const Recu
 
 bool can_run_recurrent_cluster(const Problem& problem) {
   if (!takes(problem, kW)) return false;
-  return recurrent_plan(forward_work(problem.inputs[kW].dtype, problem.inputs[kW].sizes, 1, 1)).has_value();
+  const Dim& batch = problem.inputs[kX].sizes[1];
+  const RecurrentWork work = forward_work(problem.inputs[kW].dtype, problem.inputs[kW].sizes,
+                                          batch.is_constant() ? batch.constant_part() : kUnknownSize, 1);
+  if (recurrent_plan(work)) return true;
+  const auto plans = recurrent_mma_plans(work);
+  return !plans.empty() && plans[0].step_cycles < decomposed_step_cycles(work);
 }
 
 bool can_run_recurrent_backward_cluster(const Problem& problem) {
   if (!takes(problem, kBackW)) return false;
   return recurrent_plan(backward_work(problem.inputs[kBackW].dtype, problem.inputs[kBackW].sizes, 1, 1))
       .has_value();
+}
+
+std::vector<KernelVariant> recurrent_cluster_variants(const CudaProblem& problem) {
+  std::vector<KernelVariant> variants;
+  for (const Planned& planned : planned_ways(work_of(problem)))
+    variants.push_back({planned.way, planned.cycles / kCyclesPerMicrosecond});
+  return variants;
 }
 
 CudaCode generate_recurrent_cluster(const CudaProblem& problem) {
@@ -126,8 +198,9 @@ CudaCode generate_recurrent_cluster(const CudaProblem& problem) {
   const bool keep = problem.params[2].require_constant("keep") != 0, is_lstm = cell == kLstm;
   const size_t rest = problem.inputs.size() - (kW + 1);
   const bool has_bias = rest == (is_lstm ? 2 : 1);
-  const RecurrentPlan plan =
-      plan_of(forward_work(x.dtype, w.sizes, most(x.sizes[1], problem), most(x.sizes[0], problem)), problem);
+  const RecurrentWork work = work_of(problem);
+  const auto* asked = std::get_if<RecurrentWay>(&problem.way);
+  const RecurrentWay way = asked != nullptr ? *asked : planned_ways(work).at(0).way;
   const std::string element(cuda_type(x.dtype));
   const bool early = w.constant || w.ready;
   Text text{problem};
@@ -135,10 +208,23 @@ CudaCode generate_recurrent_cluster(const CudaProblem& problem) {
   operands += (has_bias ? text.input(kW + 1) : text.absent()) + ", ";
   operands += (is_lstm ? text.input(problem.inputs.size() - 1) : text.absent()) + ",\n      ";
   operands += text.output(0) + ", " + text.output(1) + ", " + text.output(2);
-  const std::string type = "aicf::RecurrentLayer<" + element + ", " + std::to_string(cell) + ", " +
-                           std::to_string(w.sizes[2].constant_part()) + ", " + plan_text(plan) + ", " +
-                           flag(has_bias) + ", " + flag(keep) + ", " + flag(early) + ">";
-  return code_of(problem, "recurrent", plan, {x.sizes[0], x.sizes[1], w.sizes[0], reverse}, type,
+  const std::string layer = "<" + element + ", " + std::to_string(cell) + ", " +
+                            std::to_string(w.sizes[2].constant_part()) + ", ",
+                    flags = ", " + flag(has_bias) + ", " + flag(keep) + ", " + flag(early) + ">";
+  std::string type, header;
+  Spread spread;
+  if (way.unit == RecurrentUnit::kMma) {
+    const RecurrentMmaPlan plan = mma_plan_of(work, way);
+    type = "aicf::RecurrentMmaLayer" + layer + plan_text(plan) + ", " + std::to_string(load_width(w)) + flags;
+    header = "recurrent/recurrent_mma.cuh";
+    spread = {plan.cluster, plan.warps(), plan.rows, plan.shared_bytes};
+  } else {
+    const RecurrentPlan plan = plan_of(work, problem);
+    type = "aicf::RecurrentLayer" + layer + plan_text(plan) + flags;
+    header = "recurrent/recurrent.cuh";
+    spread = spread_of(plan);
+  }
+  return code_of(problem, "recurrent", header, spread, {x.sizes[0], x.sizes[1], w.sizes[0], reverse}, type,
                  "aicf::RecurrentOperands<" + element + ">", operands, text,
                  early ? std::vector<int32_t>{static_cast<int32_t>(kW)} : std::vector<int32_t>{});
 }
@@ -158,7 +244,8 @@ CudaCode generate_recurrent_backward_cluster(const CudaProblem& problem) {
   const std::string type = "aicf::RecurrentGradient<" + element + ", " + std::to_string(cell) + ", " +
                            std::to_string(w.sizes[2].constant_part()) + ", " + plan_text(plan) + ", " +
                            flag(has_dcells) + ">";
-  return code_of(problem, "recurrent_backward", plan, {y.sizes[0], y.sizes[1], w.sizes[0], reverse}, type,
+  return code_of(problem, "recurrent_backward", "recurrent/recurrent.cuh", spread_of(plan),
+                 {y.sizes[0], y.sizes[1], w.sizes[0], reverse}, type,
                  "aicf::RecurrentGradientOperands<" + element + ">", operands, text, {});
 }
 

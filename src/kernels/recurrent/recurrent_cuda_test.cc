@@ -2,7 +2,9 @@
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/cuda_machine.h"
-#include "kernels/recurrent/recurrent_plan.h"
+#include "kernels/recurrent/recurrent_mma_plan.h"
+#include "kernels/testing/cuda_texts.h"
+#include "kernels/testing/layout_text.h"
 
 namespace aicf {
 namespace {
@@ -37,6 +39,41 @@ TEST(RecurrentCuda, EveryUnitHasALaneAndEveryBlockAUnit) {
         }
   EXPECT_GT(placed, 150);
   EXPECT_FALSE(recurrent_plan({4096, 4096, 4, 1, 4, 1, 50, 1}));
+}
+
+RecurrentWork halves(int64_t gates, int64_t hidden, int64_t batch, int64_t directions = 2) {
+  return {hidden, hidden, gates, 1, 2, batch, 50, directions};
+}
+
+TEST(RecurrentCuda, MatrixUnitsTakeEverySizeAndEveryUnitHasAWarp) {
+  for (const int64_t hidden : {1, 5, 37, 64, 200, 391, 512, 600, 1000, 1024, 1500, 1900})
+    for (const int64_t gates : {1, 3, 4})
+      for (const int64_t batch : {1, 7, 64, 100}) {
+        const auto plans = recurrent_mma_plans(halves(gates, hidden, batch));
+        ASSERT_FALSE(plans.empty()) << hidden << " " << gates;
+        for (const RecurrentMmaPlan& plan : plans) {
+          const int64_t of_block = int64_t{plan.groups} * (gates == 4 ? 8 : 16), chunks = (hidden + 31) / 32,
+                        own = (chunks + plan.slices - 1) / plan.slices;
+          EXPECT_GE(plan.cluster, 2);
+          EXPECT_GE(plan.cluster * of_block, hidden);
+          EXPECT_LE(plan.warps(), 16);
+          EXPECT_LE(plan.in_registers + plan.in_shared, own);
+          EXPECT_LE(plan.shared_bytes, shared_limit(90));
+        }
+      }
+  EXPECT_TRUE(recurrent_mma_plans({512, 512, 3, 1, 4, 64, 50, 2}).empty());
+}
+
+TEST(RecurrentCuda, MatrixUnitsTakeLargeLayersAndLeaveTinyOnes) {
+  const auto cheaper_by_mma = [](const RecurrentWork& work) {
+    const auto plan = recurrent_plan(work);
+    return !plan || recurrent_mma_plans(work).at(0).cycles < plan->cycles;
+  };
+  EXPECT_FALSE(cheaper_by_mma(halves(1, 32, 1, 1)));
+  EXPECT_FALSE(cheaper_by_mma(halves(3, 48, 1, 1)));
+  EXPECT_TRUE(cheaper_by_mma(halves(3, 512, 64)));
+  EXPECT_TRUE(cheaper_by_mma(halves(4, 1024, 16)));
+  EXPECT_FALSE(recurrent_plan(halves(1, 1500, 1, 1)));
 }
 
 struct Layer {
@@ -83,6 +120,12 @@ CudaProblem backward_problem(RandomWindows& random, const Layer& layer) {
   return p;
 }
 
+CudaProblem ready(RandomWindows& random, CudaProblem problem) {
+  problem.arch = 90;
+  problem.ranges = &random.ranges();
+  return problem;
+}
+
 TEST(RecurrentCuda, Compiles) {
   std::vector<std::string> texts;
   uint64_t seed = 0;
@@ -91,9 +134,7 @@ TEST(RecurrentCuda, Compiles) {
         Layer{DType::f16, 3, 5, 0}, Layer{DType::f32, 0, 384, 2}})
     for (bool back : {false, true}) {
       RandomWindows random(++seed);
-      CudaProblem p = back ? backward_problem(random, layer) : forward_problem(random, layer);
-      p.arch = 90;
-      p.ranges = &random.ranges();
+      CudaProblem p = ready(random, back ? backward_problem(random, layer) : forward_problem(random, layer));
       const CudaKernel* row = find_cuda_kernel(back ? "recurrent_backward_cluster" : "recurrent_cluster");
       ASSERT_NE(row, nullptr);
       Problem asked;
@@ -108,6 +149,66 @@ TEST(RecurrentCuda, Compiles) {
   AICF_NEEDS_NVRTC();
   const std::vector<std::string> images = compile_cuda(texts, "sm_90a");
   for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ(cuda_testing::stack_bytes(images[i]), 0) << texts[i];
+}
+
+bool is_mma(const KernelVariant& variant) {
+  const auto* way = std::get_if<RecurrentWay>(&variant.way);
+  return way != nullptr && way->unit == RecurrentUnit::kMma;
+}
+
+TEST(RecurrentCuda, WaysOfMatrixUnitsCompile) {
+  const CudaKernel* row = find_cuda_kernel("recurrent_cluster");
+  std::vector<std::string> texts;
+  uint64_t seed = 0;
+  for (const Layer& layer :
+       {Layer{DType::f16, 3, 5, 0}, Layer{DType::bf16, 1, 37, 2}, Layer{DType::bf16, 2, 200, 1},
+        Layer{DType::f16, 0, 391, 2}, Layer{DType::bf16, 1, 600, 1}, Layer{DType::f16, 0, 1024, 0},
+        Layer{DType::bf16, 1, 1024, 2}, Layer{DType::f16, 2, 1500, 2}, Layer{DType::bf16, 0, 1000, 1}}) {
+    RandomWindows random(++seed);
+    CudaProblem p = ready(random, forward_problem(random, layer));
+    // Every text once, the ways in turn.
+    const std::vector<KernelVariant> ways = cuda_variants(*row, p);
+    const size_t count = static_cast<size_t>(std::count_if(ways.begin(), ways.end(), is_mma));
+    ASSERT_GT(count, 0u);
+    for (size_t i = 0, turn = seed % count; i < ways.size(); ++i) {
+      if (!is_mma(ways[i]) || turn-- != 0) continue;
+      p.way = ways[i].way;
+      const CudaCode code = row->generate(p);
+      EXPECT_EQ(code, row->generate(p));
+      EXPECT_NE(code.source.find("RecurrentMmaLayer"), std::string::npos);
+      EXPECT_GE(code.launches[0].cluster, 2);
+      texts.push_back(code.source);
+    }
+  }
+  ASSERT_EQ(texts.size(), 9u);
+  AICF_NEEDS_NVRTC();
+  const std::vector<std::string> images = compile_cuda(texts, "sm_90a");
+  for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ(cuda_testing::stack_bytes(images[i]), 0) << texts[i];
+}
+
+TEST(RecurrentCuda, HostAndDeviceAgreeOnSharedMemory) {
+  const CudaKernel* row = find_cuda_kernel("recurrent_cluster");
+  std::vector<std::string> texts;
+  uint64_t seed = 20;
+  for (const int64_t cell : {0, 1, 2})
+    for (const int64_t hidden : {37, 200, 512, 1024}) {
+      RandomWindows random(++seed);
+      CudaProblem p = ready(random, forward_problem(random, {DType::bf16, cell, hidden, 2}));
+      for (const KernelVariant& variant : cuda_variants(*row, p)) {
+        if (!is_mma(variant)) continue;
+        p.way = variant.way;
+        const CudaCode code = row->generate(p);
+        const size_t type = code.source.find("aicf::RecurrentMmaLayer");
+        cuda_testing::LayoutText text(code.source);
+        text.use("Layer", code.source.substr(type, code.source.find("::run") - type));
+        text.equal("sizeof(Layer::Shared)", code.launches[0].shared_bytes);
+        text.equal("Layer::kWarps * 32", code.launches[0].block);
+        texts.push_back(text.text());
+      }
+    }
+  EXPECT_GT(texts.size(), 20u);
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_compiles(texts, "sm_90a");
 }
 
 }  // namespace

@@ -31,13 +31,6 @@ Split split_of(int64_t depth) {
   return {vec, 32 * vec, ceil_div(depth, 32 * vec)};
 }
 
-// Clusters that run at once; those of 16 blocks need a whole group of multiprocessors.
-int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine) {
-  const int64_t at_once = cluster == 16 ? 7 * machine.multiprocessors / kMultiprocessors
-                                        : machine.multiprocessors / cluster * 15 / 16;
-  return std::max<int64_t>(at_once, 1);
-}
-
 std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int64_t most_warps,
                                    int64_t rows) {
   const Split split = split_of(w.depth);
@@ -82,6 +75,13 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
 }
 
 }  // namespace
+
+// Those of 16 blocks need a whole group of multiprocessors.
+int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine) {
+  const int64_t at_once = cluster == 16 ? 7 * machine.multiprocessors / kMultiprocessors
+                                        : machine.multiprocessors / cluster * 15 / 16;
+  return std::max<int64_t>(at_once, 1);
+}
 
 std::optional<RecurrentPlan> recurrent_plan(const RecurrentWork& work) {
   std::optional<RecurrentPlan> best;

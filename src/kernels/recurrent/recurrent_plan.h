@@ -28,6 +28,9 @@ struct RecurrentPlan {
   bool operator==(const RecurrentPlan&) const = default;
 };
 
+// Clusters of so many blocks that run at once.
+int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine);
+
 // Nothing where the weights fit no cluster.
 std::optional<RecurrentPlan> recurrent_plan(const RecurrentWork& work);
 
