@@ -16,7 +16,7 @@ constexpr double kMmaCycles = 6.3;     // of a scheduler, of one m16n8k16
 constexpr double kMmaLatency = 34;     // until a sum takes its next product
 constexpr double kLoadLatency = 35;    // of a chunk, before a warp's first product
 constexpr double kSharedBytes = 128;   // a cycle, of shared memory
-constexpr double kStreamedBytes = 40;  // a cycle and multiprocessor, of weights from L2
+constexpr double kStreamedBytes = 13;  // a cycle and multiprocessor, of weights from L2
 constexpr double kL2Bytes = 3500;      // a cycle, of the machine
 constexpr double kSentBytes = 16;      // a cycle and multiprocessor, between blocks
 constexpr double kLoadedBytes = 24;    // a cycle, of weights into a multiprocessor
@@ -26,8 +26,8 @@ constexpr double kCell = 220;          // of the gates' functions, of which each
 constexpr double kItem = 60;           // instructions of a warp's cells of 8 units and 8 rows, beside that
 constexpr double kBarrier = 60;        // of a group's warps
 constexpr double kStart = 3000;
-constexpr double kMemoryBytes = 2000;      // a cycle, of the machine's memory
-constexpr double kDecomposedStep = 20000;  // of the launches of one step of one direction
+constexpr double kMemoryBytes = 2000;     // a cycle, of the machine's memory
+constexpr double kDecomposedStep = 6000;  // of the launches of one step of one direction
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 double number(int64_t n) { return static_cast<double>(n); }
