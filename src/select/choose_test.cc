@@ -70,6 +70,23 @@ TEST(Choose, the_cheapest_row_of_the_same_units_wins) {
     EXPECT_GE(candidate.estimate_us, call.choice.candidates[0].estimate_us) << to_string(candidate);
 }
 
+// A product over the taps of single channels is left to the depthwise row, also of halves, whose products are
+// measured.
+TEST(Choose, depthwise_convolutions_of_halves_take_the_row_made_for_them) {
+  Graph graph;
+  const ValueId x = graph.add_input("x", {DType::f16, {Dim(4), Dim(64), Dim(9), Dim(9)}}),
+                w = graph.add_input("w", {DType::f16, {Dim(64), Dim(1), Dim(7), Dim(7)}});
+  graph.add_output(graph.add(Op::conv, {x, w},
+                             {{"strides", Ints{1, 1}},
+                              {"pads", Ints{3, 3, 3, 3}},
+                              {"dilations", Ints{1, 1}},
+                              {"groups", int64_t{64}}}),
+                   "y");
+  const KernelCall call = choose_for(graph, "sm_90");
+  EXPECT_EQ(own_row(call)->row, "conv_depthwise");
+  EXPECT_GT(call.choice.candidates.size(), 1u);
+}
+
 TEST(Choose, every_call_has_a_choice_on_the_cpu_too) {
   const KernelCall call = choose_for(product(4, 8, 16, DType::f32), "cpu");
   ASSERT_EQ(call.choice.candidates.size(), 1u);

@@ -216,7 +216,8 @@ bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const bool is_younger_way =
       way && (multicast_blocks(*way) > 1 || splits_in_workspace(*way) || way->unit == MatmulUnit::simt ||
               (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
-  return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way;
+  const bool is_younger_tile = std::holds_alternative<WindowWay>(candidate.way);
+  return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way && !is_younger_tile;
 }
 
 bool is_like_measured(const ProblemKey& key) {
@@ -270,6 +271,10 @@ std::vector<double> order_features(const ProblemKey& key, const Candidate& candi
 
 bool order_by_measurements(const ProblemKey& key, std::vector<Candidate>& candidates) {
   if (!is_like_measured(key)) return false;
+  // Products over the taps of one channel each do not compete with the row that is made for these.
+  if (std::any_of(candidates.begin(), candidates.end(),
+                  [](const Candidate& c) { return is_measured_as(c, MeasuredForm::kConvDepthwise); }))
+    return false;
   const auto measured = std::find_if(candidates.begin(), candidates.end(),
                                      [&](const Candidate& c) { return is_like_measured(key, c); });
   if (measured == candidates.end() || gains_in_company(key, *measured)) return false;

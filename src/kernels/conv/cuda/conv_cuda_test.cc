@@ -483,15 +483,75 @@ TEST(ConvCuda, PlainRowsArePricedByTheirSerialSteps) {
             1.1 * microseconds(few, "conv_depthwise"));
 }
 
-// Halves keep the order that measurements were taken with.
-TEST(ConvCuda, DepthwiseOfHalvesHasNoPrice) {
+// Channels last, of one, two and three maps each: a thread reads whole channels, or one for a part of its
+// maps.
+TEST(ConvCuda, DepthwiseTilesTakeEveryMapOfTheirChannels) {
+  struct Geometry {
+    DType dtype;
+    int64_t groups, maps, kernel, stride, images, side;
+    const char* tile;  // maps of a thread, and of a channel
+  };
+  const std::vector<Geometry> geometries = {{DType::f32, 48, 2, 7, 2, 48, 64, "float, float, 4, 2, "},
+                                            {DType::f32, 64, 1, 7, 1, 32, 72, "float, float, 4, 1, "},
+                                            {DType::f32, 16, 8, 3, 1, 4, 20, "float, float, 4, 8, "},
+                                            {DType::f32, 30, 3, 5, 1, 4, 20, "float, float, 1, 3, "},
+                                            {DType::f16, 384, 1, 7, 1, 2, 10, "aicf::f16, float, 4, 1, "},
+                                            {DType::bf16, 192, 1, 7, 1, 32, 28, "aicf::bf16, float, 4, 1, "},
+                                            {DType::f16, 240, 1, 5, 1, 32, 28, nullptr},
+                                            {DType::bf16, 96, 2, 3, 2, 8, 56, nullptr},
+                                            {DType::f16, 73, 1, 7, 1, 2, 14, "aicf::f16, float, 1, 1, "},
+                                            {DType::f64, 10, 1, 7, 1, 8, 36, "double, double, 2, 1, "},
+                                            {DType::f32, 64, 1, 9, 1, 8, 36, nullptr},
+                                            {DType::f16, 64, 1, 3, 1, 32, 112, nullptr}};
+  RandomWindows random(13);
+  std::vector<std::string> sources;
+  for (const Geometry& g : geometries) {
+    CudaProblem p = plain_problem(
+        random, {.groups = g.groups, .channels = 1, .maps = g.maps, .kernel = g.kernel, .stride = g.stride},
+        g.images, g.side);
+    for (CudaWindow* w : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) w->dtype = g.dtype;
+    for (CudaWindow* w : {&p.inputs[0], &p.outputs[0]}) *w = channels_last(*w);
+    const CudaCode code = find_cuda_kernel("conv_depthwise")->generate(p);
+    EXPECT_NE(code.source.find("ConvDepthwiseLast<" + std::string(g.tile != nullptr ? g.tile : "")),
+              std::string::npos)
+        << code.source;
+    sources.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  const std::vector<std::string> images = compile_cuda(sources, "sm_90a");
+  for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ(cuda_testing::stack_bytes(images[i]), 0) << sources[i];
+}
+
+// A depthwise convolution of any type has the price of its cheapest tile.
+TEST(ConvCuda, DepthwiseHasAPriceForEveryType) {
   RandomWindows random(3);
   const CudaKernel& row = *find_cuda_kernel("conv_depthwise");
   CudaProblem p = conv_problem(random, DType::f16, {.groups = 16, .channels = 1, .maps = 1});
   p.ranges = &random.ranges();
-  EXPECT_TRUE(cuda_variants(row, p).empty());
-  for (CudaWindow* w : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) w->dtype = DType::f64;
-  EXPECT_EQ(cuda_variants(row, p).size(), 1u);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (CudaWindow* w : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) w->dtype = dtype;
+    const std::vector<KernelVariant> ways = cuda_variants(row, p);
+    ASSERT_EQ(ways.size(), 1u);
+    EXPECT_GT(ways[0].microseconds, 0);
+  }
+}
+
+// Results of a thread: many where there is work for all, fewer of a small picture, whose windows then run
+// side by side.
+TEST(ConvCuda, DepthwiseTilesFollowTheWork) {
+  RandomWindows random(3);
+  const auto tile = [&](int64_t images, int64_t groups, int64_t side, bool last) {
+    CudaProblem p = plain_problem(
+        random, {.groups = groups, .channels = 1, .maps = 1, .kernel = 7, .stride = 1}, images, side);
+    for (CudaWindow* w : {&p.inputs[0], &p.outputs[0]})
+      if (last) *w = channels_last(*w);
+    return std::get<WindowWay>(cuda_variants(*find_cuda_kernel("conv_depthwise"), p).front().way);
+  };
+  for (const bool last : {true, false}) {
+    const WindowWay many = tile(32, 64, 72, last), few = tile(2, 384, 10, last);
+    EXPECT_GE(many.rows * many.columns, 8) << last;
+    EXPECT_LE(few.rows * few.columns, 4) << last;
+  }
 }
 
 // Parts are added by a block for each four results of the threads.

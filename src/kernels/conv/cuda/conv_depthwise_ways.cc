@@ -26,7 +26,7 @@ ThreadCycles of_thread(const DepthwiseWork& work) {
   }
   const double x_rows = number(work.x_rows);
   const double issued = kPlace + x_rows * (number(work.x_loads) * kLoad + number(work.x_columns) * vector) +
-                        taps * vector * kWeight + taps * results + kResult * results;
+                        number(work.weights) * kWeight + taps * results + kResult * results;
   return {issued, std::max(issued, x_rows * kRow)};
 }
 

@@ -16,7 +16,8 @@ struct DepthwiseWork {
   // A tile: rows of x under it, elements of each, and loads that bring these; no loads: it takes tap after
   // tap.
   int64_t x_rows = 0, x_columns = 0, x_loads = 0;
-  double bytes = 0;  // of x and of the result
+  int64_t weights = 0;  // that it reads, for a tile
+  double bytes = 0;     // of x and of the result
   CudaMachine machine = {};
 };
 
