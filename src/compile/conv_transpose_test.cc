@@ -172,5 +172,49 @@ TEST(PlainConvolutions, DepthwiseOnesKeepChannelsLast) {
   EXPECT_EQ(depthwise->outputs[0].strides[1], Dim(1));
 }
 
+// A norm over channels leaves them last, and the transpose back is seen, not stored; so do sums of such
+// values.
+TEST(PlainConvolutions, DepthwiseOnesSeeChannelsLastThroughTransposes) {
+  for (const char* shape : {"f32[8, 64, 28, 28]", "f16[8, 64, 28, 28]"}) {
+    const std::string type = shape, dtype = type.substr(0, 3);
+    const SelectedCalls s = select_calls(
+        parse("program {\n  entry main(%x: " + dtype + "[8, 28, 28, 64], %w: " + dtype +
+              "[128, 1, 7, 7]) {\n    %0 = exp(%x) : " + dtype +
+              "[8, 28, 28, 64]\n    %1 = transpose(%0) {perm = [0, 3, 1, 2]} : " + type +
+              "\n    %2 = conv(%1, %w, none) {strides = [2, 2], pads = [3, 3, 3, 3], dilations = [1, 1], "
+              "groups = "
+              "64} : " +
+              dtype + "[8, 128, 14, 14]\n    %3 = transpose(%2) {perm = [0, 2, 3, 1]} : " + dtype +
+              "[8, 14, 14, 128]\n    %4 = exp(%3) : " + dtype +
+              "[8, 14, 14, 128]\n    return \"y\" = %4\n  }\n}\n"),
+        "sm_90");
+    const KernelCall* depthwise = call_of(s, "conv_depthwise");
+    ASSERT_NE(depthwise, nullptr) << type;
+    EXPECT_EQ(depthwise->inputs[0].strides[1], Dim(1)) << type;
+    EXPECT_EQ(depthwise->outputs[0].strides[1], Dim(1)) << type;
+  }
+}
+
+// Element-wise results of values that all lie with channels last lie so, too.
+TEST(PlainConvolutions, SumsOfTransposesKeepChannelsLast) {
+  const SelectedCalls s = select_calls(parse(R"(program {
+  entry main(%x: f32[8, 28, 28, 64], %y: f32[8, 28, 28, 64], %w: f32[64, 1, 7, 7]) {
+    %0 = transpose(%x) {perm = [0, 3, 1, 2]} : f32[8, 64, 28, 28]
+    %1 = transpose(%y) {perm = [0, 3, 1, 2]} : f32[8, 64, 28, 28]
+    %2 = add(%0, %1) : f32[8, 64, 28, 28]
+    %3 = conv(%2, %w, none) {strides = [1, 1], pads = [3, 3, 3, 3], dilations = [1, 1], groups = 64} : f32[8, 64, 28, 28]
+    %4 = transpose(%3) {perm = [0, 2, 3, 1]} : f32[8, 28, 28, 64]
+    %5 = exp(%4) : f32[8, 28, 28, 64]
+    return "y" = %5
+  }
+}
+)"),
+                                       "sm_90");
+  const KernelCall* depthwise = call_of(s, "conv_depthwise");
+  ASSERT_NE(depthwise, nullptr);
+  EXPECT_EQ(depthwise->inputs[0].strides[1], Dim(1));
+  EXPECT_EQ(depthwise->outputs[0].strides[1], Dim(1));
+}
+
 }  // namespace
 }  // namespace aicf::testing::conv_transpose_test

@@ -29,6 +29,18 @@ class Orders {
 
  private:
   bool is_last(ValueId id) const { return id != kNoValue && !orders_[static_cast<size_t>(id)].empty(); }
+  // Stored with channels last, or seen so: a transpose of a value that lies row-major.
+  bool lies_last(ValueId id) const {
+    if (id == kNoValue || is_last(id)) return id != kNoValue;
+    const Node* view = graph_.producer(id);
+    if (view == nullptr || view->operands.empty()) return false;
+    const ValueId from = view->operands[0];
+    if (view->op == Op::reshape) return keeps_channels(*view) && lies_last(from);
+    const Node* writer = graph_.producer(from);
+    return view->op == Op::transpose && orders_[static_cast<size_t>(from)].empty() &&
+           (writer == nullptr || writer->op != Op::transpose) &&
+           inverse_order(view->attrs.get_ints("perm")) == channels_last_order(graph_.shape(id).size());
+  }
   void set_last(ValueId id) {
     orders_[static_cast<size_t>(id)] = channels_last_order(graph_.shape(id).size());
   }
@@ -60,7 +72,7 @@ class Orders {
 
   void spread(const Node& node) {
     if (const std::optional<Conv> conv = conv_of(graph_, node)) {
-      if (prefers_last(*conv) || (is_last(node.operands[0]) && keeps_last(*conv)))
+      if (prefers_last(*conv) || (lies_last(node.operands[0]) && keeps_last(*conv)))
         for (ValueId id : node.results) set_last(id);
       return;
     }
@@ -84,9 +96,23 @@ class Orders {
     }
     if (!is_tile_region(node) && !op_info(node.op).has(kPointwise)) return;
     for (ValueId result : node.results)
-      if (std::any_of(node.operands.begin(), node.operands.end(),
-                      [&](ValueId id) { return is_last(id) && graph_.shape(id) == graph_.shape(result); }))
-        set_last(result);
+      if (any_is_last(node, result) || all_lie_last(node, result)) set_last(result);
+  }
+
+  bool any_is_last(const Node& node, ValueId result) const {
+    return std::any_of(node.operands.begin(), node.operands.end(),
+                       [&](ValueId id) { return is_last(id) && graph_.shape(id) == graph_.shape(result); });
+  }
+  // Of images: an element-wise kernel then reads and writes along the same axis.
+  bool all_lie_last(const Node& node, ValueId result) const {
+    constexpr size_t kImageRank = 4;
+    bool any = false;
+    for (ValueId id : node.operands) {
+      if (id == kNoValue || !(graph_.shape(id) == graph_.shape(result))) continue;
+      if (!lies_last(id)) return false;
+      any = true;
+    }
+    return any && graph_.shape(result).size() == kImageRank;
   }
 
   void find_conv_inputs() {
@@ -117,11 +143,12 @@ class Orders {
   bool prefers_last(const Conv& conv) const {
     return target_.is_cuda() ? wants_matrix_units(conv) : has_packed_form(conv);
   }
-  // A depthwise convolution of f32 takes channels either way.
-  static bool keeps_last(const Conv& conv) {
+  // A depthwise convolution of f32 takes channels either way; on a CPU, of one map each.
+  bool keeps_last(const Conv& conv) const {
     const TensorType& w = conv.graph.type(conv.node.operands[1]);
     const int64_t groups = conv.node.attrs.get_int("groups");
-    return w.dtype == DType::f32 && w.shape[1] == Dim(1) && w.shape[0] == Dim(groups) && groups >= kFewMaps;
+    return w.dtype == DType::f32 && w.shape[1] == Dim(1) && groups >= kFewMaps &&
+           (target_.is_cuda() || w.shape[0] == Dim(groups));
   }
 
   const Graph& graph_;
