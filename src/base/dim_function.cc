@@ -43,7 +43,7 @@ int64_t apply_function(Dim::AtomKind kind, int64_t a, int64_t b) {
       return floor_div(a, b);
     case Dim::AtomKind::kMod:
       require_positive_divisor(b);
-      return a - b * floor_div(a, b);
+      return a % b < 0 ? a % b + b : a % b;
     case Dim::AtomKind::kMax:
       return std::max(a, b);
     case Dim::AtomKind::kMin:

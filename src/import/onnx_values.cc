@@ -136,7 +136,8 @@ TensorProto parse_sparse_tensor(pbf_reader reader) {
   for_each_field(reader, [&](pbf_reader& r) {
     if (r.tag() == 3) return append_ints(r, tensor.dims);
     if ((r.tag() != 1 && r.tag() != 2) || !is_bytes(r)) return false;
-    *(r.tag() == 1 ? values : indices) = parse_tensor_message(r.get_message());
+    TensorProto& part = r.tag() == 1 ? *values : *indices;
+    part = parse_tensor_message(r.get_message());
     return true;
   });
   tensor.name = values->name;
