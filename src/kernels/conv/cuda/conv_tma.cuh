@@ -48,7 +48,7 @@ struct BoxEpilogue {
   static constexpr bool kSumsRows = false;
   struct Row {
     typename Inner::Row row;
-    bool inside;
+    uint32_t inside;
   };
   const Inner& inner;
   uint32_t images;
@@ -59,7 +59,9 @@ struct BoxEpilogue {
     const uint32_t w = box.w + local % Shape::kBoxW, h = box.h + local / Shape::kBoxW % Shape::kBoxH,
                    image = local / (Shape::kBoxW * Shape::kBoxH), n = box.n + image;
     const bool inside = w < Shape::kOutW && h < Shape::kOutH && image < Shape::kBoxN && n < images;
-    return {inner.row(inside ? (int64_t(n) * Shape::kOutH + h) * Shape::kOutW + w : 0), inside};
+    Row row{inner.row(inside ? (int64_t(n) * Shape::kOutH + h) * Shape::kOutW + w : 0), inside};
+    keep_in_register(row.inside);
+    return row;
   }
   template <int V>
   using Shared = typename Inner::template Shared<V>;

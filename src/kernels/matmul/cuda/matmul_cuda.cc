@@ -93,6 +93,20 @@ bool differs_by_row(const CudaWindow& window) {
                                                 [](const Dim& s) { return s != Dim(0); });
 }
 
+// Distinct offsets of a row among the results and the operands that differ by row.
+int row_offsets(const CudaProblem& problem, size_t own_inputs) {
+  std::vector<std::vector<Dim>> strides;
+  const auto add = [&](const CudaWindow& window) {
+    if (!differs_by_row(window)) return;
+    std::vector<Dim> outer(window.strides.begin(), window.strides.end() - 1);
+    if (std::find(strides.begin(), strides.end(), outer) == strides.end())
+      strides.push_back(std::move(outer));
+  };
+  std::for_each(problem.inputs.begin() + static_cast<std::ptrdiff_t>(own_inputs), problem.inputs.end(), add);
+  std::for_each(problem.outputs.begin(), problem.outputs.end(), add);
+  return static_cast<int>(strides.size());
+}
+
 }  // namespace
 
 int accumulator_bytes(DType dtype) { return dtype == DType::f64 || dtype == DType::i64 ? 8 : 4; }
@@ -106,14 +120,16 @@ int own_operand_bytes(const CudaProblem& problem) {
 }
 
 ChunkRegisters chunk_registers(const CudaProblem& problem, size_t own_inputs, bool half_tile, int columns) {
-  constexpr int kVector = 8, kRegisterBytes = 4;  // elements of a row
-  ChunkRegisters registers{.vectors = half_tile && columns % 64 == 0 ? 4 : 2};
+  constexpr int kRegisterBytes = 4;
+  const int vector_elements = half_tile ? 8 : 4;  // kVector of WgmmaChunks
+  ChunkRegisters registers{.vectors = half_tile && columns % 64 != 0 ? 2 : 4};
   for (size_t i = own_inputs; i < problem.inputs.size(); ++i) {
     const CudaWindow& window = problem.inputs[i];
     const bool repeats = window.strides.empty() || window.strides.back() == Dim(0);
-    const int vector = repeats ? 1 : kVector * dtype_bytes(window.dtype) / kRegisterBytes;
+    const int vector = repeats ? 1 : vector_elements * dtype_bytes(window.dtype) / kRegisterBytes;
     (differs_by_row(window) ? registers.own : registers.shared) += vector;
   }
+  if (!half_tile) registers.rows = registers.vectors * row_offsets(problem, own_inputs);
   return registers;
 }
 

@@ -57,18 +57,19 @@ struct RowReductionMatmul : Product {
   using typename Product::Stage;
   using typename Product::Work;
 
-  // A thread's part of a tile: vectors of 8 columns, as Chunks distributes them.
+  // A thread's part of a tile: vectors of columns, as Chunks distributes them.
   template <class Operands, class Epilogue>
   struct TileChunks : Product::template Chunks<Operands, Epilogue> {
     using Chunks = typename Product::template Chunks<Operands, Epilogue>;
     using Exchange = RowExchange<kBlocks, Product::kConsumers / 32, Epilogue::kReductions>;
-    static constexpr int kColumns = Chunks::kColumns, kAcross = Chunks::kAcross, kVectors = Chunks::kVectors;
+    static constexpr int kColumns = Chunks::kColumns, kAcross = Chunks::kAcross, kVectors = Chunks::kVectors,
+                         kVector = Chunks::kVector;
     static_assert(Product::kRowBlocks == 1, "a warp has 16 rows");
 
-    typename Epilogue::template Shared<8> shared[kAcross];
-    typename Epilogue::template Own<8> own[kAcross][kVectors];
-    typename Epilogue::template LateShared<8> late[kAcross];
-    tile::Vec<typename Epilogue::Kept, 8> kept[kAcross][kVectors];
+    typename Epilogue::template Shared<kVector> shared[kAcross];
+    typename Epilogue::template Own<kVector> own[kAcross][kVectors];
+    typename Epilogue::template LateShared<kVector> late[kAcross];
+    tile::Vec<typename Epilogue::Kept, kVector> kept[kAcross][kVectors];
     Exchange exchange;
 
     __device__ __forceinline__ TileChunks(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row,
@@ -114,7 +115,7 @@ struct RowReductionMatmul : Product {
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < kVectors; ++i) {
-          tile::Vec<typename Chunks::Tile, 8> values;
+          tile::Vec<typename Chunks::Tile, kVector> values;
           this->get(values, i);
           this->epilogue.begin(this->rows[0][i], this->column_of(k), values.at, shared[k], own[k][i], kept[k][i],
                                has_row(i));

@@ -17,7 +17,7 @@ struct EpilogueOf {
 };
 
 // The epilogue of a whole tile. Each warp puts 16 rows of a chunk of columns into shared memory, as the element type in
-// which the epilogue sees them, and reads them back by rows: neighbouring threads have neighbouring vectors of 8 columns,
+// which the epilogue sees them, and reads them back by rows: neighbouring threads have neighbouring vectors of 16 bytes,
 // so that all accesses to memory are whole lines. The operands of a chunk are fetched before it is stored, as
 // kEpiloguePrefetch of the product says. The
 // loop over chunks stays a loop: a warp that runs through long unrolled code waits for instructions.
@@ -35,10 +35,11 @@ struct WgmmaChunks {
   static constexpr int kColumns = kTileColumns % 64 == 0 && sizeof(Tile) == 2 ? 64 : 32;
   static constexpr int kAcross = kTileColumns / kColumns, kCount = kRowBlocks * kAcross, kParts = kCount * kHalves;
   static constexpr int kSumRows = 16;  // of a part of a column's sum
-  static constexpr int kRowThreads = kColumns / 8, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
+  static constexpr int kVector = 16 / int(sizeof(Tile));  // columns of a thread in a row
+  static constexpr int kRowThreads = kColumns / kVector, kRowsAtOnce = 32 / kRowThreads, kVectors = 16 / kRowsAtOnce;
   static constexpr int kRowBytes = kColumns * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
   static constexpr int kStored = Operands::kStoredColumns;
-  static constexpr bool kNarrow = kStored < 8;
+  static constexpr bool kNarrow = kStored < kVector;
 
   typename Of::Held epilogue;
   int m, n, row, column;  // of the thread's first vector
@@ -46,8 +47,8 @@ struct WgmmaChunks {
   uint32_t memory, lane;  // the warp's 16 rows
   Row rows[kRowBlocks][kVectors];
   struct Loaded {
-    typename Epilogue::template Shared<8> shared;
-    typename Epilogue::template Own<8> own[kPrefetch > 0 ? kVectors : 1];
+    typename Epilogue::template Shared<kVector> shared;
+    typename Epilogue::template Own<kVector> own[kPrefetch > 0 ? kVectors : 1];
   };
   Loaded loaded;
 
@@ -65,7 +66,7 @@ struct WgmmaChunks {
         outer(Of::kByBatch ? 0 : int64_t(tile.batch) * o.m),
         lane(threadIdx.x % 32) {
     row = int(tile.row) * BM + rows_of * 16 + int(lane) / kRowThreads;
-    column = int(tile.column) * kTileColumns + int(lane) % kRowThreads * 8;
+    column = int(tile.column) * kTileColumns + int(lane) % kRowThreads * kVector;
 #pragma unroll
     for (int i = 0; i < kRowBlocks; ++i)
 #pragma unroll
@@ -83,7 +84,7 @@ struct WgmmaChunks {
     return at;
   }
   __device__ __forceinline__ int column_of(int chunk) const { return column + chunk % kAcross * kColumns; }
-  __device__ __forceinline__ bool has_columns(int c) const { return Operands::kWholeTiles || c + 8 <= n; }
+  __device__ __forceinline__ bool has_columns(int c) const { return Operands::kWholeTiles || c + kVector <= n; }
 
   __device__ __forceinline__ void fetch_own(Loaded& to, int chunk, int v) const {
     const int block = chunk / kAcross, c = column_of(chunk);
@@ -128,17 +129,15 @@ struct WgmmaChunks {
     for (int i = 0; i < kCount; ++i)
       if (i == chunk) put_at(memory, acc[i / kAcross], first_block(i, half));
   }
-  __device__ __forceinline__ void get(tile::Vec<Tile, 8>& values, int v) const {
-    constexpr int kLoads = sizeof(Tile) / 2;
-    const uint32_t at = memory + (lane / kRowThreads + v * kRowsAtOnce) * kRowBytes + lane % kRowThreads * 8 * sizeof(Tile);
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) reinterpret_cast<uint4*>(&values)[i] = load_shared(at + i * 16);
+  __device__ __forceinline__ void get(tile::Vec<Tile, kVector>& values, int v) const {
+    const uint32_t at = memory + (lane / kRowThreads + v * kRowsAtOnce) * kRowBytes + lane % kRowThreads * 16;
+    reinterpret_cast<uint4&>(values) = load_shared(at);
   }
 
   // A chunk that lies in `memory`, few columns of a row by each thread.
   __device__ __forceinline__ void store_narrow(int chunk) const {
     const int first = row - int(lane) / kRowThreads + chunk / kAcross * 64;
-    const int left = column_of(chunk) - int(lane) % kRowThreads * 8;
+    const int left = column_of(chunk) - int(lane) % kRowThreads * kVector;
     store_narrow_rows<kStored, kColumns>(epilogue, outer + first, m - first, left, n, int(lane), [&](int r, int c) {
       tile::Vec<Tile, kStored> values;
       load_shared(memory + r * kRowBytes + c * int(sizeof(Tile)), values);
@@ -164,7 +163,7 @@ struct WgmmaChunks {
       const int block = chunk / kAcross, c = column_of(chunk);
       // Of whole tiles and of pairs all vectors at once, in one piece of code; else one after another.
       constexpr bool kAll = Operands::kDualGemm || (kPrefetch > 0 && Operands::kWholeTiles);
-      tile::Vec<Tile, 8> values[kAll ? kVectors : 1], others[Operands::kDualGemm ? kVectors : 1];
+      tile::Vec<Tile, kVector> values[kAll ? kVectors : 1], others[Operands::kDualGemm ? kVectors : 1];
 #pragma unroll
       for (int v = 0; kAll && v < kVectors; ++v) get(values[v], v);
       if constexpr (Operands::kDualGemm) {
@@ -173,7 +172,7 @@ struct WgmmaChunks {
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) get(others[v], v);
       }
-      float sums[8] = {};  // of the thread's rows, where the epilogue wants them
+      float sums[kVector] = {};  // of the thread's rows, where the epilogue wants them
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         if (!has_row(block, v) || (!Operands::kWholeTiles && c >= n)) continue;
@@ -186,13 +185,13 @@ struct WgmmaChunks {
           if (has_columns(c))
             epilogue.apply(at, c, values[v].at, others[v].at, loaded.shared, own);
           else if (!Operands::kWholeGroups)
-            store_columns<8>(epilogue, at, c, n, values[v].at, others[v].at);
+            store_columns<kVector>(epilogue, at, c, n, values[v].at, others[v].at);
         } else if constexpr (Epilogue::kSumsRows)
           epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own, sums);
         else if (has_columns(c))
           epilogue.apply(at, c, values[kAll ? v : 0].at, loaded.shared, own);
         else if (!Operands::kWholeGroups)
-          store_columns<8>(epilogue, at, c, n, values[kAll ? v : 0].at);
+          store_columns<kVector>(epilogue, at, c, n, values[kAll ? v : 0].at);
       }
       if constexpr (Epilogue::kSumsRows) store_sums(chunk, sums);
       __syncwarp();
@@ -201,9 +200,9 @@ struct WgmmaChunks {
   }
 
   // Sums over the thread's rows become those over the warp's 16: of neighbouring rows, then of these in pairs.
-  __device__ __forceinline__ void store_sums(int chunk, float (&sums)[8]) const {
+  __device__ __forceinline__ void store_sums(int chunk, float (&sums)[kVector]) const {
 #pragma unroll
-    for (int e = 0; e < 8; ++e)
+    for (int e = 0; e < kVector; ++e)
 #pragma unroll
       for (int distance = kRowThreads; distance < 32; distance *= 2)
         sums[e] = tile::add(sums[e], tile::exchange(sums[e], distance));
@@ -212,6 +211,7 @@ struct WgmmaChunks {
   }
 
   __device__ __forceinline__ void store(const float (&acc)[kRowBlocks][BN / 2]) {
+    keep_in_register(m);
     each(0, kCount, [&](int chunk, int half) {
       put(acc, chunk, half);
       __syncwarp();

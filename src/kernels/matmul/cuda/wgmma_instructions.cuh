@@ -10,6 +10,13 @@ namespace aicf {
 constexpr int kWgmmaDepth = 64;       // K of one stage: 128 bytes, the widest swizzle
 constexpr int kPanelBytes = 64 * 128; // 64 rows of 128 bytes
 
+// What is made of the value afterwards the compiler knows only then: it takes up no predicates before, which loops that
+// round want (wgmma_tf32.cuh), six of the seven being gone a stage of a tile took half as long again.
+template <class T>
+__device__ __forceinline__ void keep_in_register(T& value) {
+  asm volatile("" : "+r"(value));
+}
+
 __device__ __forceinline__ void barrier_init(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }

@@ -118,13 +118,14 @@ int chunks_ahead(const MatmulWay& c, const WgmmaTile& tile) {
   const int most = tile.own_bytes > kTwoChunks ? 1 : 2;
   // Of rows of halves that are neighbours, two chunks of two such operands found registers in every tile.
   if (!has_loader_group(c) || !(tile.rounds_x || tile.boxes)) return most;
-  const int left = registers_left(c, tile.rounds_x), chunk = tile.chunk.all();
-  if (chunk > left) return 0;
+  const int left = registers_left(c, tile.rounds_x), chunk = tile.chunk.all(),
+            rows = row_blocks_of(c) * tile.chunk.rows;
+  if (chunk + rows > left) return 0;
   // The first of two chunks is there while the product runs, and where its rows lie.
   constexpr int kXOfRowBlock = 32, kRowsOfRowBlock = 12;
   const int x = tile.rounds_x ? row_blocks_of(c) * kXOfRowBlock : 0;
   const bool two =
-      2 * chunk + row_blocks_of(c) * kRowsOfRowBlock <= left && chunk <= registers_left(c, false) - x;
+      2 * chunk + rows + row_blocks_of(c) * kRowsOfRowBlock <= left && chunk <= registers_left(c, false) - x;
   return two ? most : 1;
 }
 

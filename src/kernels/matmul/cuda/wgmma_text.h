@@ -27,6 +27,7 @@ struct ChunkRegisters {
   int shared = 0;   // by all rows
   int own = 0;      // of one vector of a row
   int vectors = 1;  // of the chunk
+  int rows = 0;     // where the rows of a block of 64 lie, of f32
   int all() const { return shared + own * vectors; }
 };
 
