@@ -25,7 +25,7 @@ class Recomputer {
     for (size_t unit = 0; unit < plan_.units.size(); ++unit)
       for (size_t i = plan_.units[unit].results.size(); i-- > 0;) {
         const ValueId id = plan_.units[unit].results[i];
-        if (context_.gradients || is_widened(id)) consider(id);
+        if (context_.gradients || is_widened(id) || serves_pointwise(id)) consider(id);
       }
     return emit_recomputed(plan_);
   }
@@ -140,6 +140,19 @@ class Recomputer {
                        [&](size_t reader) { return region_domain(plan_.units[reader]) == graph_.shape(id); });
   }
 
+  // Readers that reduce nothing: no order of additions depends on what they read.
+  bool serves_pointwise(ValueId id) const {
+    const auto reduces = [&](size_t reader) {
+      const std::vector<Node>& nodes = plan_.units[reader].body.nodes();
+      return plan_.units[reader].contraction ||
+             std::any_of(nodes.begin(), nodes.end(),
+                         [](const Node& node) { return op_info(node.op).has(kReduction); });
+    };
+    const auto& readers = readers_.find(id);
+    return readers != readers_.end() &&
+           std::none_of(readers->second.begin(), readers->second.end(), reduces);
+  }
+
   bool is_stored(const Inner& value) const {
     return plan_.units[value.first].body.value(value.second).role == Role::kInput ||
            plan_.stored_as(value) != kNoValue;
@@ -228,9 +241,9 @@ class Recomputer {
 // from what is stored anyway and fewer bytes move: widened copies of half types, and the centred and
 // normalised activations of a norm, which its gradient wants, from the activations and the mean and deviation
 // of each row. On a GPU such arithmetic is free behind the memory; on the CPU it is not. Serves training
-// steps of every transformer, whose saved activations become a quarter. Elsewhere only wider copies of what
-// is stored anyway go, whatever the sizes: what a reduction reads beside its operand decides its order of
-// additions, which for inference had better not depend on them.
+// steps of every transformer, whose saved activations become a quarter. Elsewhere wider copies of what is
+// stored anyway go, whatever the sizes, and what only pointwise regions read: what a reduction reads beside
+// its operand decides its order of additions, which for inference had better not depend on them.
 Graph recompute_values(const Graph& graph, const PassContext& context) {
   return context.target.is_cuda() ? Recomputer(graph, context).run() : graph;
 }

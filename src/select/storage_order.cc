@@ -8,6 +8,7 @@
 namespace aicf {
 namespace {
 
+constexpr size_t kImageRank = 4;
 constexpr int64_t kFewMaps = 12;  // output channels of a group: below, vectors of them would be mostly empty
 
 class Orders {
@@ -77,6 +78,9 @@ class Orders {
       return;
     }
     switch (node.op) {
+      case Op::pad:
+        if (!target_.is_cuda()) break;
+        [[fallthrough]];
       case Op::max_pool:
       case Op::avg_pool:
       case Op::slice:
@@ -96,7 +100,18 @@ class Orders {
     }
     if (!is_tile_region(node) && !op_info(node.op).has(kPointwise)) return;
     for (ValueId result : node.results)
-      if (any_is_last(node, result) || all_lie_last(node, result)) set_last(result);
+      if (any_is_last(node, result) || all_lie_last(node, result) || is_shaped_last(node, result))
+        set_last(result);
+  }
+  // Made of parts that are stored so, whose spatial axes are others.
+  bool is_shaped_last(const Node& node, ValueId result) const {
+    return feeds_conv_[static_cast<size_t>(result)] && graph_.shape(result).size() > kImageRank &&
+           std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId id) {
+             const Node* view = graph_.producer(id);
+             if (view != nullptr && view->op == Op::broadcast_to) id = view->operands[0];
+             return is_last(id) && graph_.shape(id).size() == graph_.shape(result).size() &&
+                    graph_.shape(id)[1] == graph_.shape(result)[1];
+           });
   }
 
   bool any_is_last(const Node& node, ValueId result) const {
@@ -105,7 +120,6 @@ class Orders {
   }
   // Of images: an element-wise kernel then reads and writes along the same axis.
   bool all_lie_last(const Node& node, ValueId result) const {
-    constexpr size_t kImageRank = 4;
     bool any = false;
     for (ValueId id : node.operands) {
       if (id == kNoValue || !(graph_.shape(id) == graph_.shape(result))) continue;
@@ -121,6 +135,20 @@ class Orders {
       if (!conv || !prefers_last(*conv)) continue;
       feeds_conv_[static_cast<size_t>(node.operands[0])] = true;
       if (target_.is_cuda()) store_weights_last(weights_of(node, *conv));
+    }
+    find_shaped_inputs();
+  }
+  // Regions whose only reader changes spatial axes for such a convolution: pictures made larger.
+  void find_shaped_inputs() {
+    const std::vector<int> uses = graph_.use_counts();
+    for (size_t i = graph_.nodes().size(); i-- > 0;) {
+      const Node& node = graph_.nodes()[i];
+      if (!target_.is_cuda() || node.op != Op::reshape || !keeps_channels(node)) continue;
+      const ValueId from = node.operands[0];
+      const Node* writer = graph_.producer(from);
+      if (feeds_conv_[static_cast<size_t>(node.results[0])] && uses[static_cast<size_t>(from)] == 1 &&
+          writer != nullptr && is_tile_region(*writer))
+        feeds_conv_[static_cast<size_t>(from)] = true;
     }
   }
   // Whether a reshape changes spatial axes alone.

@@ -1,5 +1,6 @@
 // CUDA rows of gather, gather_elements, gather_nd, pad, iota and size_of.
 #include <algorithm>
+#include <numeric>
 
 #include "base/comma_list.h"
 #include "base/error.h"
@@ -159,16 +160,28 @@ void add_copy(CudaCode& code, const CudaProblem& problem, size_t input, const st
   add_kernel(code, problem, flat_launch(name, blocks_for(walk.count(), kBlock), kBlock, params), body);
 }
 
+// Its axes, those of the longest strides first.
+std::vector<size_t> by_stride(const CudaWindow& window, const SymbolRanges& ranges) {
+  std::vector<size_t> order(window.sizes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<int64_t> strides;
+  for (const Dim& stride : window.strides) strides.push_back(bounds(stride, ranges).hi);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+  return order;
+}
+
 CudaCode generate_pad(const CudaProblem& problem) {
   const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
   const size_t rank = x.sizes.size();
   const int64_t mode = problem.params[0].require_constant("mode of pad");
-  // Neighbouring axes that are not padded merge, so that whole rows move in wide units.
+  // In the order of the result's memory, neighbouring axes that are not padded merge, so that whole rows move
+  // in wide units.
+  const std::vector<size_t> order = by_stride(out, ranges_of(problem));
   struct Axes {
     std::vector<Dim> sizes, out_strides, x_sizes, x_strides, low;
   } axes;
   std::vector<bool> whole;
-  for (size_t i = 0; i < rank; ++i) {
+  for (const size_t i : order) {
     const Dim low = problem.params[1 + i];
     const bool is_whole = low == Dim(0) && problem.params[1 + rank + i] == Dim(0);
     if (is_whole && x.sizes[i] == Dim(1)) continue;
