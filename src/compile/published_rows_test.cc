@@ -215,6 +215,7 @@ std::vector<Named> cuda_cases() {
       {"matmul_tensor_core", matmul("bf16", "bf16", 304, 96), 304},
       {"matmul_tensor_core", matmul("f16", "f16", 304, 96), 304},
       {"matmul_simt", matmul("f32", "f32", 300, 65), 300},
+      {"matmul_tf32x3", matmul("f32", "f32", 300, 68), 300},
       {"matmul_simt", matmul("f64", "f64", 300, 65), 300},
       {"conv_mma", conv("f16", 32, 64, 1), 288, Against::kTerms, true, 0, "conv_w_channels_last"},
       {"conv_mma", conv("bf16", 512, 64, 1), 4608, Against::kTerms, true, 0, "conv_w_channels_last"},

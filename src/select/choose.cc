@@ -219,14 +219,14 @@ ProblemKey problem_key(const KernelCall& call, std::string_view op, const Region
 
 namespace {
 
-// Those of a row stay together. Of neighbouring rows on the same units that price their own ways, the row
+// Those of a row stay together. Of neighbouring rows of one precision that price their own ways, the row
 // whose choice is cheapest comes first; priorities order the others.
 std::vector<Candidate> in_order_of_rows(const std::vector<const KernelRow*>& rows,
                                         std::vector<std::vector<Candidate>> by_row) {
   const auto is_priced = [&](size_t i) { return is_named(by_row[i].front().way); };
   for (size_t first = 0, end = 0; first < rows.size(); first = end) {
     for (end = first + 1; is_priced(first) && end < rows.size() && is_priced(end); ++end)
-      if (rows[end]->facts.units != rows[first]->facts.units) break;
+      if (!same_precision(rows[end]->facts.units, rows[first]->facts.units)) break;
     std::stable_sort(by_row.begin() + static_cast<std::ptrdiff_t>(first),
                      by_row.begin() + static_cast<std::ptrdiff_t>(end), [](const auto& a, const auto& b) {
                        return a.front().estimate_us < b.front().estimate_us;
@@ -242,8 +242,9 @@ std::vector<Candidate> in_order_of_rows(const std::vector<const KernelRow*>& row
 std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector<const KernelRow*>& rows,
                                        const Target& target, const SymbolRanges& ranges) {
   std::vector<std::vector<Candidate>> by_row;
+  std::vector<const KernelRow*> able;
   for (const KernelRow* row : rows) {
-    std::vector<Candidate>& candidates = by_row.emplace_back();
+    std::vector<Candidate> candidates;
     const std::string name(row->name);
     const CudaKernel* kernel = target.is_cuda() ? find_cuda_kernel(name) : nullptr;
     std::vector<KernelVariant> variants;
@@ -251,9 +252,12 @@ std::vector<Candidate> list_candidates(const KernelCall& call, const std::vector
       variants = estimated_ways(*kernel, cuda_problem(call, target, ranges), call, target, ranges);
     for (const KernelVariant& variant : variants)
       candidates.push_back({name, variant.way, variant.microseconds});
+    if (variants.empty() && row->facts.needs_way) continue;
     if (variants.empty()) candidates.push_back({name, {}, estimate_microseconds(call, name, target, ranges)});
+    able.push_back(row);
+    by_row.push_back(std::move(candidates));
   }
-  return in_order_of_rows(rows, std::move(by_row));
+  return in_order_of_rows(able, std::move(by_row));
 }
 
 Candidate library_candidate(const LibraryCall& library, const KernelCall& call, const Candidate& own,
@@ -292,7 +296,7 @@ const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector
 
 bool multiplies_by_wgmma(const Way& way) {
   const auto* product = std::get_if<MatmulWay>(&way);
-  return product != nullptr && is_wgmma(*product);
+  return product != nullptr && (is_wgmma(*product) || is_tf32x3(*product));
 }
 
 void use_candidate(KernelCall& call, const Candidate& winner, const Candidate& own) {

@@ -62,7 +62,7 @@ void set_price(Candidate& candidate, const Records::Found& found, double otherwi
 const KernelRow* choose(KernelCall& call, std::string_view op, const std::vector<const KernelRow*>& rows,
                         const Region* region, const Target& target, const SelectOptions& options);
 
-// Whether a product runs so on wgmma; no of what is no product.
+// Whether a product runs so on wgmma, by parts too; no of what is no product.
 bool multiplies_by_wgmma(const Way& way);
 
 // Makes the call of a row run `winner`; `own` is what runs in place of a library where that is not wanted.

@@ -51,9 +51,10 @@ std::vector<KernelVariant> estimated_ways(const CudaKernel& kernel, const CudaPr
 
 double least_microseconds(const Work& work, Units units, DType x, const TargetFacts& facts) {
   const bool half = dtype_bytes(x) == 2 && units != Units::kScalar;
-  const double rate = half                          ? facts.half_flops
-                      : units == Units::kMatrixTf32 ? facts.half_flops / 2
-                                                    : facts.float_flops;
+  const double rate = half                            ? facts.half_flops
+                      : units == Units::kMatrixTf32   ? facts.half_flops / 2
+                      : units == Units::kMatrixTf32x3 ? facts.half_flops / 6
+                                                      : facts.float_flops;
   return std::max(static_cast<double>(work.bytes) / facts.bytes_per_microsecond,
                   static_cast<double>(work.flops) / rate);
 }

@@ -178,7 +178,7 @@ void Selector::emit_matmul(const Node& node, const std::vector<ValueId>& operand
   if (rows.empty()) throw no_kernel(node);
   if (target_.is_cuda() && node.attrs.get_bool("tf32"))
     round_operands(call, operands, rows, origin_of(node));
-  else if (target_.is_cuda() && is_half(call.inputs[0].dtype))
+  else if (target_.is_cuda() && (is_half(call.inputs[0].dtype) || call.inputs[0].dtype == DType::f32))
     align_operands(call, operands, rows, origin_of(node));
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed) {
     own_row(call)->params = packed_shape;

@@ -134,10 +134,11 @@ void Selector::align_operands(KernelCall& call, const std::vector<ValueId>& oper
     weights[i] = factor_weights(operands, call, i);
   }
   const auto best = [&](const KernelCall& c) {
-    return list_candidates(c, rows, target_, options_.ranges)[0].estimate_us;
+    return list_candidates(c, rows, target_, options_.ranges)[0];
   };
   if (unaligned == 0) return;
-  double least = best(call);
+  const bool half = is_half(call.inputs[0].dtype);
+  double least = best(call).estimate_us;
   size_t chosen = 0;
   for (size_t some = 1; some <= unaligned; ++some) {
     if ((some & ~unaligned) != 0) continue;
@@ -148,8 +149,9 @@ void Selector::align_operands(KernelCall& call, const std::vector<ValueId>& oper
       copied.inputs[i] = copy_along(call.inputs[i], forms[i].inner, call.inputs[i].root);
       if (weights[i].empty()) microseconds += copy_microseconds(call.inputs[i], forms[i]);
     }
-    microseconds += best(copied);
-    if (microseconds >= least) continue;
+    const Candidate first = best(copied);
+    microseconds += first.estimate_us;
+    if (microseconds >= least || (!half && !multiplies_by_wgmma(first.way))) continue;
     least = microseconds;
     chosen = some;
   }

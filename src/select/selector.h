@@ -104,7 +104,8 @@ class Selector {
   // reads, if that takes less time with the copies. Those of weights are made at load.
   void round_operands(KernelCall& call, const std::vector<ValueId>& operands,
                       const std::vector<const KernelRow*>& rows, const std::string& origin);
-  // The same of a product of halves, whose operands become copies with rows of whole 16 bytes.
+  // The same of a product of halves, or of f32 by parts, whose operands become copies with rows of whole 16
+  // bytes.
   void align_operands(KernelCall& call, const std::vector<ValueId>& operands,
                       const std::vector<const KernelRow*>& rows, const std::string& origin);
   // On CUDA: operands from number `first` on, read along axis `inner`, become copies along it, where reading

@@ -52,8 +52,14 @@ enum class WorkForm : uint8_t {
   kMessages,           // a scatter, and the program that makes its updates from operands behind the indices
 };
 
-// What multiplies: the threads' own units, or a GPU's matrix units, for halves alone or for f32 in tf32, too.
-enum class Units : uint8_t { kScalar, kMatrix, kMatrixTf32 };
+// What multiplies: the threads' own units, or a GPU's matrix units, for halves alone, for f32 in tf32, too,
+// or for f32 as three products in tf32.
+enum class Units : uint8_t { kScalar, kMatrix, kMatrixTf32, kMatrixTf32x3 };
+// Whether products on these units have the same precision, so that the cheaper may run.
+constexpr bool same_precision(Units a, Units b) {
+  const auto whole = [](Units units) { return units == Units::kMatrixTf32x3 ? Units::kScalar : units; };
+  return whole(a) == whole(b);
+}
 
 // The logarithms of the sums of attention's rows: a second result, or a last operand.
 enum class RowSums : uint8_t { kNone, kLeft, kTaken };
@@ -87,6 +93,7 @@ struct KernelFacts {
   JoinForm join_form = JoinForm::kNone;
   MeasuredForm measured_form = MeasuredForm::kByWay;
   bool is_join = false;      // no op is of its family: rules over calls make its calls
+  bool needs_way = false;    // a problem for which the row lists no way is one that it cannot run
   int panel_matrices = 0;    // so many operands behind the first may lie in panels (kPanelDepth)
   uint32_t overwritten = 0;  // operand_bits of inputs that the result may be written over, as one window: it
                              // changes the elements that it is told to and leaves the others alone
@@ -101,7 +108,7 @@ struct KernelRow {
   std::string_view accumulation;     // what the order of accumulation depends on: "none", "length"
   double tolerance;  // max relative error against the f64 reference, in units of the result dtype's epsilon ×
                      // sqrt(length)
-  int priority;      // among rows that can run the highest wins; of CUDA rows on the same units that price
+  int priority;      // among rows that can run the highest wins; of CUDA rows of one precision that price
                      // their ways, the cheapest
   bool accepts_program;  // takes an epilogue tile program over its result
   bool (*can_run)(const Problem& problem);

@@ -47,9 +47,11 @@ void for_sizes(const Use& use) {
 void add_products(Texts& texts) {
   for_sizes([&](MatmulSizes sizes) {
     for (const int arch : {80, 90})
-      for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma})
+      for (const MatmulFamily family :
+           {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma, MatmulFamily::tf32x3})
         for (const bool f32 : {false, true}) {
-          if (family == MatmulFamily::wgmma && arch != 90) continue;
+          const bool is_hopper = family == MatmulFamily::wgmma || family == MatmulFamily::tf32x3;
+          if (is_hopper && arch != 90) continue;
           sizes.f32 = f32;
           sizes.x_fetched = sizes.n == 10;
           for (const MatmulWay& way : matmul_ways(sizes, family, arch, 4)) texts.add(way);

@@ -247,6 +247,7 @@ double CudaLimits::least_microseconds(const Work& work, Units units, DType x) co
   double rate = float_flops;
   if (matrix_units && bytes <= 2) rate = bytes == 1 ? 2 * half_flops : half_flops;
   if (units == Units::kMatrixTf32 && bytes == 4) rate = half_flops / 2;
+  if (units == Units::kMatrixTf32x3) rate = half_flops / 6;
   // What fits into the cache may lie in it.
   const double cached = std::min(work.sure_bytes, cache_size);
   return std::max(cached / cache_bytes + (work.sure_bytes - cached) / memory_bytes, work.flops / rate);

@@ -91,7 +91,9 @@ class MatmulWriter {
     std::string text;
     if (prologue_ != nullptr) text += prologue_->text;
     if (plan_.keeps_x) text += wgmma_multiply_rs_text(dtype_, way_.block_n, a_.y.along_k);
-    if (is_tf32_wgmma())
+    if (is_tf32x3(way_))
+      text += wgmma_multiply_tf32_text(way_.block_n) + wgmma_multiply_tf32_text(way_.block_n, false);
+    else if (is_tf32_wgmma())
       text += wgmma_multiply_tf32_text(way_.block_n);
     else if (is_wgmma(way_))
       text += wgmma_multiply_text(dtype_, way_.block_n, a_.x.along_k, a_.y.along_k);
@@ -100,7 +102,7 @@ class MatmulWriter {
   std::string body_text(Role role, const std::string& operands, const std::string& epilogue, bool workspace) {
     std::string text;
     // wgmma and slices wait after their set-up.
-    if (!is_wgmma(way_) && !is_sliced(way_))
+    if (!has_tensor_maps(way_) && !is_sliced(way_))
       text = "  aicf::wait_for_inputs();\n  aicf::launch_dependents();\n";
     text += "  const Operands operands = " + operands + ";\n";
     text += group_ != nullptr ? grouped_epilogue_text(epilogue)
@@ -139,6 +141,7 @@ class MatmulWriter {
   std::string family_name() const {
     return family_of(way_) == MatmulFamily::simt  ? "simt"
            : family_of(way_) == MatmulFamily::mma ? "mma"
+           : is_tf32x3(way_)                      ? "tf32x3"
                                                   : "wgmma";
   }
   std::string header_name() const {
@@ -147,6 +150,7 @@ class MatmulWriter {
            : has_epilogue_warps(way_)        ? "wgmma_epilogue_warps"
            : is_sliced(way_)                 ? "sliced"
            : way_.unit == MatmulUnit::single ? "single"
+           : is_tf32x3(way_)                 ? "wgmma_tf32x3"
            : is_tf32_wgmma()                 ? "wgmma_tf32"
                                              : family_name();
   }
@@ -155,8 +159,10 @@ class MatmulWriter {
   int64_t shared_bytes(Role role) const { return role == Role::kSum ? 0 : plan_.shared_bytes; }
 
   CudaLaunch launch_of(Role role) const {
-    const bool wgmma = is_wgmma(way_);
-    CudaLaunch launch = wgmma ? wgmma_launch(way_, plan_.wgmma, plan_.tiles) : CudaLaunch();
+    const bool maps = has_tensor_maps(way_);
+    CudaLaunch launch = is_wgmma(way_)    ? wgmma_launch(way_, plan_.wgmma, plan_.tiles)
+                        : is_tf32x3(way_) ? tf32x3_launch(way_, plan_.wgmma, plan_.tiles)
+                                          : CudaLaunch();
     launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
                       std::to_string(way_.block_m) + "x" + std::to_string(way_.block_n);
     if (is_sliced(way_)) launch.function += "_sliced";
@@ -172,9 +178,10 @@ class MatmulWriter {
       launch.tensor_maps = {matmul_map(problem_, a_, 1, way_.block_n)};
       return launch;
     }
-    if (wgmma) {
+    if (maps) {
       if (group_ != nullptr) launch.function += "_grouped";
-      const int x_rows = keeps_x_stationary(way_) ? way_.block_m : plan_.wgmma.x_rows;
+      const bool whole_rows = keeps_x_stationary(way_) || is_tf32x3(way_);
+      const int x_rows = whole_rows ? way_.block_m : plan_.wgmma.x_rows;
       for (const ProductGroup::Operands& product : products()) {
         launch.tensor_maps.push_back(matmul_map(problem_, a_, 0, x_rows));
         launch.tensor_maps.back().operand = product.inputs[0];
@@ -223,10 +230,10 @@ class MatmulWriter {
 
   std::string run_arguments(bool workspace) {
     if (way_.unit == MatmulUnit::single) return "operands, epilogue, block_index";
-    const Dim part_depth = is_wgmma(way_) ? counted_depth(plan_.part_depth, dtype_) : plan_.part_depth;
+    const Dim part_depth = has_tensor_maps(way_) ? counted_depth(plan_.part_depth, dtype_) : plan_.part_depth;
     const std::string depth = "Operands::Index(" + params_.param(part_depth) + ")";
     if (plan_.keeps_x) return "operands, &map0, epilogue, " + depth + ", make";
-    if (is_wgmma(way_)) return "operands, &map0, &map1, epilogue, " + depth;
+    if (has_tensor_maps(way_)) return "operands, &map0, &map1, epilogue, " + depth;
     if (is_sliced(way_)) return "operands, epilogue, " + depth + ", block_index";
     return "operands, epilogue, " + depth + (workspace ? ", workspace" : ", nullptr") +
            (family_of(way_) == MatmulFamily::simt ? ", block_index" : "");
@@ -285,6 +292,7 @@ class MatmulWriter {
              ">, " + tile + number(way_.stages) + ", " + number(way_.slices) + ", aicf::Split::" + split +
              ", " + number(split_parts(way_)) + ">";
     }
+    if (is_tf32x3(way_)) return tf32x3_type_text(way_, plan_.wgmma);
     switch (family_of(way_)) {
       case MatmulFamily::simt:
         if (way_.unit == MatmulUnit::single)

@@ -77,7 +77,7 @@ CudaCode generate(const CudaProblem& problem, const std::vector<MatmulFamily>& f
 }
 
 const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma},
-                                kSimt = {MatmulFamily::simt};
+                                kSimt = {MatmulFamily::simt}, kTf32x3 = {MatmulFamily::tf32x3};
 
 bool has_matrices(const Problem& problem) {
   return problem.inputs.size() >= 2 && !problem.outputs.empty() &&
@@ -139,9 +139,14 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   if (family == MatmulFamily::simt) return !tf32;
   if (family == MatmulFamily::mma) return half || tf32;
   const MatmulView a = matmul_view(problem);
-  // wgmma multiplies f32 along k alone, and does not round it (wgmma_tf32.cuh).
-  const bool rounded = tf32 && problem.params[0] == Dim(kRoundedY) && a.x.along_k && a.y.along_k;
-  if (!half && !rounded) return false;
+  if (family == MatmulFamily::tf32x3) {
+    if (problem.inputs[0].dtype != DType::f32 || tf32 || is_fused(problem) || is_member(problem))
+      return false;
+  } else {
+    // wgmma multiplies f32 along k alone, and does not round it (wgmma_tf32.cuh).
+    const bool rounded = tf32 && problem.params[0] == Dim(kRoundedY) && a.x.along_k && a.y.along_k;
+    if (!half && !rounded) return false;
+  }
   const SymbolRanges& ranges = ranges_of(problem);
   // A tensor map has no empty axes; without rows or columns nothing is launched.
   return problem.arch == 90 && bounds(a.k, ranges).lo > 0 && fits_int32(a, ranges) && maps_fit(problem, a);
@@ -201,14 +206,21 @@ bool takes_prologue(const CudaProblem& problem) {
 bool can_run_matmul_tensor_core(const Problem& problem) {
   return has_matrices(problem) && (is_half(problem.inputs[0].dtype) || in_tf32(problem));
 }
+bool can_run_matmul_tf32x3(const Problem& problem) {
+  return has_matrices(problem) && problem.params.empty() && problem.inputs[0].dtype == DType::f32;
+}
 bool can_run_matmul_simt(const Problem& problem) {
   return has_matrices(problem) && !in_tf32(problem) && problem.inputs[0].dtype != DType::boolean;
 }
 
 CudaCode generate_matmul_tensor_core(const CudaProblem& problem) { return generate(problem, kTensorCore); }
+CudaCode generate_matmul_tf32x3(const CudaProblem& problem) { return generate(problem, kTf32x3); }
 CudaCode generate_matmul_simt(const CudaProblem& problem) { return generate(problem, kSimt); }
 std::vector<KernelVariant> matmul_tensor_core_variants(const CudaProblem& problem) {
   return variants_of(problem, kTensorCore);
+}
+std::vector<KernelVariant> matmul_tf32x3_variants(const CudaProblem& problem) {
+  return variants_of(problem, kTf32x3);
 }
 std::vector<KernelVariant> matmul_simt_variants(const CudaProblem& problem) {
   return variants_of(problem, kSimt);

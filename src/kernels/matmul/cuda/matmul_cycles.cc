@@ -133,7 +133,7 @@ double step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 
 // Blocks of a multiprocessor at a time.
 int64_t resident_blocks(const MatmulWay& c) {
-  return is_wgmma(c)                         ? c.occupancy
+  return has_tensor_maps(c)                  ? c.occupancy
          : family_of(c) == MatmulFamily::mma ? 2
          : c.unit == MatmulUnit::single      ? 8
                                              : simt_blocks(c);
@@ -242,6 +242,37 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   return cycles + ((sizes.x_fetched ? x : 0) + (sizes.y_fetched ? y : 0)) * sharing * waited;
 }
 
+// Cycles of a stage of wgmma_tf32x3.cuh, 32 of k. Matrix units take 12 for a column, and shared memory, from
+// which they read y for each product, 10 and those of x: with what waits between the stages it sets the pace.
+double tf32x3_step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr double kColumn = 12, kRows = 256, kWaits = 1.25, kTurned = 1;  // of a column that lies along n
+  return kWaits * (kRows + (kColumn + (sizes.y_along_k ? 0 : kTurned)) * c.block_n);
+}
+
+double tf32x3_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr double kFloatBytes = 4, kDepth = 32,
+                   kFirst = 2000;  // of a block's first stage: it is split alone
+  const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c, sizes.machine);
+  const auto m = static_cast<double>(sizes.m), k = static_cast<double>(sizes.k),
+             n = static_cast<double>(sizes.n);
+  const auto waves = static_cast<double>(ceil_div(blocks, most)),
+             running = static_cast<double>(std::min(blocks, most));
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const double loaded = (c.block_m + c.block_n) * kDepth * kFloatBytes * running;
+  const double step = std::max(tf32x3_step_cycles(sizes, c), loaded / kL2Bytes);
+  const double steps = std::ceil(k / kDepth / split_parts(c));
+  double cycles = waves * (steps * step + (splits_in_cluster(c) ? 0 : results * kResultCycles)) + kFirst;
+  const double touched = static_cast<double>(sizes.batch) * kFloatBytes * (m * k + k * n + m * n);
+  cycles = std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
+  if (splits_in_cluster(c)) {
+    const double mean = running / static_cast<double>(sizes.machine.multiprocessors);
+    const double sum =
+        kClusterBase + kClusterSum * mean + kClusterPart * split_parts(c) + kClusterResult * results;
+    cycles += waves * sum + (waves - 1) * (kStart + kLoadLatency + kFirst);
+  }
+  return kStart + kAlone + cycles;
+}
+
 }  // namespace
 
 int64_t used_multiprocessors(const MatmulWay& c, const CudaMachine& machine) {
@@ -251,7 +282,7 @@ int64_t used_multiprocessors(const MatmulWay& c, const CudaMachine& machine) {
   if (blocks < 3) return machine.multiprocessors;
   // Of 128 x 64 tiles 96 blocks in clusters of three ran at once, 120 took twice as long.
   // Small blocks find places beside others.
-  const int used = blocks == 3 ? (is_wgmma(c) ? 96 : 126) : blocks == 4 ? 120 : 112;
+  const int used = blocks == 3 ? (has_tensor_maps(c) ? 96 : 126) : blocks == 4 ? 120 : 112;
   return used * machine.multiprocessors / kMultiprocessors;
 }
 
@@ -261,6 +292,7 @@ int64_t concurrent_blocks(const MatmulWay& c, const CudaMachine& machine) {
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
+  if (is_tf32x3(c)) return tf32x3_cycles(sizes, c);
   const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c, sizes.machine);
   const int64_t sharing_row = blocks_of_row(sizes, c);
   const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)

@@ -143,13 +143,13 @@ std::string functions_text(const CudaProblem& problem, const MatmulView& a, cons
   text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
   // Rows that start at multiples of one or two elements: by eight columns a warp would store single elements
   // that lie far apart.
-  if ((is_wgmma(way) || way.unit == MatmulUnit::mma) && !is_dual_gemm(problem) && !divides(a.n, 4))
+  if ((has_tensor_maps(way) || way.unit == MatmulUnit::mma) && !is_dual_gemm(problem) && !divides(a.n, 4))
     text += "  static constexpr int kStoredColumns = " + std::string(divides(a.n, 2) ? "2" : "1") + ";\n";
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
   text += flag_text("kWholeTiles", !has_any_sizes(problem) &&
                                        divides(a.m, int64_t{way.block_m} * multicast_blocks(way)) &&
                                        divides(a.n, tile_columns(problem, way)));
-  if (is_wgmma(way)) {
+  if (has_tensor_maps(way)) {
     const auto map = [&](const char* maps) {
       return product_group(problem) != nullptr ? "aicf::picked(" + std::string(maps) + ", batch)"
                                                : std::string("map");
@@ -189,7 +189,7 @@ MatmulOperandsText matmul_operands_text(const CudaProblem& problem, const Matmul
   MatmulOperandsText operands{"struct Operands : aicf::MatmulOperands<" +
                                   std::string(cuda_type(problem.inputs[0].dtype)) + ", " + index + "> {\n",
                               "{{in0, in1"};
-  const Dim k = is_wgmma(way) ? counted_depth(a.k, problem.inputs[0].dtype) : a.k;
+  const Dim k = has_tensor_maps(way) ? counted_depth(a.k, problem.inputs[0].dtype) : a.k;
   for (const Dim& dim : {a.m, a.n, k, a.x.row, a.x.column, a.y.row, a.y.column})
     operands.make += ", " + index + "(" + params.param(dim) + ")";
   operands.make += "}";
@@ -223,7 +223,7 @@ TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& a, int op
   TensorMapSpec map{operand, {k_axis, other}, {depth, block / sharers}, 128};
   if (!own.along_k) {
     map.axes = {other, k_axis};
-    map.box = {64, depth / sharers};
+    map.box = {depth, depth / sharers};
   }
   for (const int32_t axis : map_batch_axes(problem, a, window, own)) {
     map.axes.push_back(axis);

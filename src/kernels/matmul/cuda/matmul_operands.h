@@ -34,7 +34,8 @@ struct EarlyOperands {
 };
 EarlyOperands early_operands(const CudaProblem& problem, const MatmulWay& way);
 
-// Of operand 0 (x) or 1 (y): boxes of a stage's depth of K by `block` rows or columns.
+// Of operand 0 (x) or 1 (y): boxes of a stage's depth of K by `block` rows or columns, or, where these run in
+// memory, by as many as K.
 TensorMapSpec matmul_map(const CudaProblem& problem, const MatmulView& view, int operand, int block,
                          int sharers = 1);
 

@@ -160,7 +160,7 @@ MatmulPlan resolve(const MatmulWay& way, const CudaProblem& problem) {
   }
   plan.min_blocks = min_blocks_of(plan);
   plan.result_bytes = int64_t{way.block_m} * way.block_n * accumulator_bytes(dtype);
-  if (is_wgmma(way)) {
+  if (has_tensor_maps(way)) {
     plan.wgmma = wgmma_tile(plan, problem);
   } else {
     plan.threads = threads_of(way, plan.warp);

@@ -24,10 +24,10 @@ struct MatmulPlan {
   Dim tiles;                 // of the result, of all batches; those of a multicast's blocks count as one
   Dim part_depth;            // of K, of one part of a split
   int64_t row_blocks = 0;    // that share a row of tiles, where x is stationary
-  WgmmaTile wgmma;           // of wgmma alone
-  int threads = 0;           // of a block that multiplies, but of wgmma (wgmma_launch)
+  WgmmaTile wgmma;           // where operands have tensor maps
+  int threads = 0;           // of a block that multiplies, but of those (wgmma_launch, tf32x3_launch)
   int min_blocks = 0;        // of a multiprocessor, for which the compiler keeps registers; 0: as it likes
-  int64_t shared_bytes = 0;  // dynamic, of a block that multiplies, but of wgmma
+  int64_t shared_bytes = 0;  // dynamic, of a block that multiplies, but of those
   int64_t result_bytes = 0;  // of a tile's sums
 };
 

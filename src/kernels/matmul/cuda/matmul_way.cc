@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-constexpr std::array<std::string_view, 3> kFamilies = {"simt", "mma", "wgmma"};
+constexpr std::array<std::string_view, 4> kFamilies = {"simt", "mma", "wgmma", "tf32x3"};
 
 std::string number(const char* word, int value) {
   return " " + std::string(word) + " " + std::to_string(value);
@@ -23,6 +23,7 @@ bool is_single_tile(const MatmulWay& way) { return way.block_m == kSingleSide &&
 
 MatmulUnit unit_of(MatmulFamily family, const MatmulWay& way) {
   if (family == MatmulFamily::wgmma) return MatmulUnit::wgmma;
+  if (family == MatmulFamily::tf32x3) return MatmulUnit::tf32x3;
   if (family == MatmulFamily::mma) return way.slices > 0 ? MatmulUnit::sliced_mma : MatmulUnit::mma;
   if (way.slices > 0) return MatmulUnit::sliced_simt;
   return is_single_tile(way) ? MatmulUnit::single : MatmulUnit::simt;
@@ -71,6 +72,13 @@ std::string_view wgmma_fault(const MatmulWay& way) {
   return way.split.kind != SplitKind::none ? "tiles of a persistent block are whole" : "";
 }
 
+std::string_view tf32x3_fault(const MatmulWay& way) {
+  if (way.block_m != 128) return "two warpgroups multiply 64 rows each";
+  if (way.block_n % 32 != 0 || way.block_n > 128) return "a thread has registers for the sums of 128 columns";
+  return splits_in_cluster(way) || way.split.kind == SplitKind::none ? ""
+                                                                     : "parts of K are added up in clusters";
+}
+
 }  // namespace
 
 MatmulFamily family_of(MatmulUnit unit) {
@@ -84,6 +92,8 @@ MatmulFamily family_of(MatmulUnit unit) {
       return MatmulFamily::mma;
     case MatmulUnit::wgmma:
       return MatmulFamily::wgmma;
+    case MatmulUnit::tf32x3:
+      return MatmulFamily::tf32x3;
   }
   return MatmulFamily::simt;
 }
@@ -99,6 +109,7 @@ std::string_view fault_of(const MatmulWay& way) {
   if (way.warpgroups != 0 || way.occupancy != 1 || way.schedule != MatmulSchedule::cooperative ||
       way.split.kind == SplitKind::row || way.split.kind == SplitKind::multicast)
     return "warpgroups, occupancy, schedules, clusters of rows and multicast are wgmma's";
+  if (is_tf32x3(way)) return tf32x3_fault(way);
   if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K are added up in clusters";
   if (way.unit == MatmulUnit::single && (!is_single_tile(way) || way.split.kind != SplitKind::none))
     return "single.cuh has one tile and all of K";

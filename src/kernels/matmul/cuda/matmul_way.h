@@ -13,9 +13,10 @@ namespace aicf {
 inline constexpr int64_t kRoundedY = 2;
 
 enum class MatmulFamily : uint8_t {
-  simt,   // any type and strides
-  mma,    // f16, bf16, f32 in tf32, any strides
-  wgmma,  // f16, bf16, f32 in tf32 on sm_90, operands that the copy engine can read
+  simt,    // any type and strides
+  mma,     // f16, bf16, f32 in tf32, any strides
+  wgmma,   // f16, bf16, f32 in tf32 on sm_90, operands that the copy engine can read
+  tf32x3,  // f32 as three products in tf32 on sm_90, operands that the copy engine can read
 };
 
 enum class MatmulUnit : uint8_t {
@@ -25,6 +26,7 @@ enum class MatmulUnit : uint8_t {
   mma,          // mma.cuh
   sliced_mma,   // sliced.cuh in tf32
   wgmma,        // wgmma.cuh
+  tf32x3,       // wgmma_tf32x3.cuh
 };
 
 // Blocks that share work beyond their tiles.
@@ -68,6 +70,9 @@ inline constexpr int kSingleSide = 16;  // of the tile of single.cuh
 MatmulFamily family_of(MatmulUnit unit);
 inline MatmulFamily family_of(const MatmulWay& way) { return family_of(way.unit); }
 inline bool is_wgmma(const MatmulWay& way) { return way.unit == MatmulUnit::wgmma; }
+inline bool is_tf32x3(const MatmulWay& way) { return way.unit == MatmulUnit::tf32x3; }
+// Whether its operands come through tensor maps.
+inline bool has_tensor_maps(const MatmulWay& way) { return is_wgmma(way) || is_tf32x3(way); }
 inline bool is_sliced(const MatmulWay& way) {
   return way.unit == MatmulUnit::sliced_simt || way.unit == MatmulUnit::sliced_mma;
 }

@@ -5,6 +5,7 @@
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_cycles.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
 
 namespace aicf {
 namespace {
@@ -27,7 +28,7 @@ std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int 
       (c.warpgroups > 1 && c.occupancy > 1))
     return splits;
   const bool fills = tile_count(sizes, c) * kMostOfCluster >= sizes.machine.multiprocessors;
-  const int most = arch < kClusterArch ? 32 : is_wgmma(c) || fills ? kMostOfCluster : 64;
+  const int most = arch < kClusterArch ? 32 : has_tensor_maps(c) || fills ? kMostOfCluster : 64;
   const bool simt = family_of(c) == MatmulFamily::simt;
   const int steps = simt ? 1 : 2;  // that a part has at least
   std::vector<int> counts{2, 3, 4, 8, 16, 32, 64};
@@ -258,6 +259,9 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
   const auto mma = [](int m, int n, int stages) {
     return MatmulWay{.unit = MatmulUnit::mma, .block_m = m, .block_n = n, .stages = stages};
   };
+  const auto tf32x3 = [](int n) {
+    return MatmulWay{.unit = MatmulUnit::tf32x3, .block_m = 128, .block_n = n};
+  };
   const auto wgmma = [](int m, int n, int warpgroups, int stages, int occupancy) {
     return MatmulWay{.unit = MatmulUnit::wgmma,
                      .block_m = m,
@@ -281,6 +285,8 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
       // At most 96 KiB of stages: what a block of sm_86 and sm_89 can have.
       return {mma(128, 128, 3), mma(128, 64, 4), mma(64, 64, 4),
               mma(64, 32, 5),   mma(16, 128, 5), mma(16, 64, 6)};
+    case MatmulFamily::tf32x3:
+      return {tf32x3(128), tf32x3(96), tf32x3(64), tf32x3(32)};
     default:
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
@@ -310,7 +316,9 @@ int64_t sliced_bytes(const MatmulWay& c) {
 std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch) {
   std::vector<MatmulWay> ways;
   const int64_t tiles = sizes.batch * ceil_div(sizes.m, kSlicedSide) * ceil_div(sizes.n, kSlicedSide);
-  if (!sizes.f32 || family == MatmulFamily::wgmma || tiles > 6 * sizes.machine.multiprocessors) return ways;
+  if (!sizes.f32 || (family != MatmulFamily::simt && family != MatmulFamily::mma) ||
+      tiles > 6 * sizes.machine.multiprocessors)
+    return ways;
   // So short a K has nothing to slice: on an H100 a step of such products took 7.5 us with single.cuh, 12 so.
   if (family == MatmulFamily::simt && sizes.k <= kStepDepth && wants_single(sizes)) return ways;
   const int64_t depth = sliced_depth(sizes, family);
@@ -361,6 +369,7 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
   std::vector<MatmulWay> ways;
   for (auto& [cycles, way] : found) {
     if (family == MatmulFamily::wgmma) set_stages(sizes, way);
+    if (is_tf32x3(way)) way.stages = tf32x3_stages(way, sizes.y_along_k);
     ways.push_back(way);
   }
   if (family == MatmulFamily::wgmma) add_other_stages(sizes, ways);

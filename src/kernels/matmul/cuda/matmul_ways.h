@@ -91,7 +91,8 @@ int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& way);
 bool keeps_x(const MatmulSizes& sizes, const MatmulWay& way);
 int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& way, bool own_part);
 
-// Every tile that a family has, unsplit, but those of sliced.cuh. element_bytes: of the accumulator.
+// Every tile that a family has, unsplit, but those of sliced.cuh; those of tf32x3 without their stages.
+// element_bytes: of the accumulator.
 std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes);
 // The tiles of sliced.cuh for these sizes, with their splits. Of simt and mma, for operands in f32.
 std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch);

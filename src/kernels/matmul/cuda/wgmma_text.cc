@@ -17,9 +17,20 @@ constexpr int64_t kReserved = 1024;    // of a block by the system
 
 bool has_loader_group(const MatmulWay& c) { return c.warpgroups == 2 && c.occupancy == 1; }
 
+// Columns of a chunk in wgmma_epilogue.cuh.
+int64_t chunk_columns(const MatmulWay& c, bool half_tile) {
+  return c.block_n % 64 == 0 && half_tile ? 64 : 32;
+}
+
+// Its bytes, 16 rows of each of eight warps.
+int64_t epilogue_rows_bytes(const MatmulWay& c, bool half_tile) {
+  constexpr int64_t kWarps = 8;
+  return kWarps * 16 * (chunk_columns(c, half_tile) * (half_tile ? 2 : 4) + 16);
+}
+
 // Chunks in wgmma.cuh: 16 rows of each warp.
 int64_t chunk_bytes(const MatmulWay& c, const WgmmaTile& tile) {
-  const int64_t columns = c.block_n % 64 == 0 && tile.half_tile ? 64 : 32;
+  const int64_t columns = chunk_columns(c, tile.half_tile);
   const int64_t warps = int64_t{4} * c.warpgroups;
   // ResultBuffers in wgmma_epilogue_warps.cuh: all columns of the rows.
   if (has_epilogue_warps(c))
@@ -47,9 +58,10 @@ int64_t product_bytes(const MatmulWay& c, const WgmmaTile& tile) {
 }
 
 // The matrix instruction with x by `x_operand`, whose values `inputs` gives. f32: in tf32.
+// `adds`: d += a · b, else d = a · b.
 std::string multiply_text(const std::string& name, const std::string& parameters, DType dtype, int columns,
                           const std::string& x_operand, int x_count, const std::string& flags,
-                          const std::string& inputs) {
+                          const std::string& inputs, bool adds = true) {
   const int registers = columns / 2;
   const bool tf32 = dtype == DType::f32;
   const std::string type(tf32 ? "tf32" : dtype_name(dtype)),
@@ -58,11 +70,12 @@ std::string multiply_text(const std::string& name, const std::string& parameters
   for (int i = 0; i < registers; ++i) {
     const std::string number = std::to_string(i), comma = i == 0 ? "" : ", ";
     names += comma + "%" + number;
-    operands += comma + "\"+f\"(d[" + number + "])";
+    operands += comma + (adds ? "\"+f\"(d[" : "\"=f\"(d[") + number + "])";
   }
   return "struct " + name + " {\n  static __device__ __forceinline__ void run(float (&d)[" +
          std::to_string(registers) + "], " + parameters +
-         ", uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n"
+         ", uint64_t b) {\n    asm volatile(\"{\\n.reg .pred add;\\nsetp." + (adds ? "eq" : "ne") +
+         ".u32 add, 0, 0;\\n\"\n"
          "        \"wgmma.mma_async.sync.aligned." +
          size + ".f32." + type + "." + type + " {" + names + "}, " + x_operand + ", %" +
          std::to_string(registers + x_count) + ", add, 1, 1" + flags + ";\\n}\"\n        : " + operands +
@@ -196,6 +209,46 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
              : product;
 }
 
+int64_t tf32x3_stage_bytes(const MatmulWay& c, bool y_along_k) {
+  constexpr int64_t kBarriers = 24;
+  return (c.block_m + int64_t{c.block_n} * (y_along_k ? 2 : 3)) * kRowBytes + kBarriers;
+}
+
+int64_t tf32x3_bytes(const MatmulWay& c, bool y_along_k, bool half_tile) {
+  return c.stages * tf32x3_stage_bytes(c, y_along_k) + epilogue_rows_bytes(c, half_tile);
+}
+
+int tf32x3_stages(const MatmulWay& c, bool y_along_k) {
+  constexpr int64_t kMost = 6;
+  const int64_t room =
+      shared_limit(90) - kReserved - std::max(epilogue_rows_bytes(c, true), epilogue_rows_bytes(c, false));
+  return static_cast<int>(std::min(room / tf32x3_stage_bytes(c, y_along_k), kMost));
+}
+
+std::string tf32x3_type_text(const MatmulWay& c, const WgmmaTile& tile) {
+  // Registers of a thread as in wgmma_tf32x3.cuh, less its sums, addresses and what is between memory and the
+  // operations of an epilogue of f32.
+  constexpr int kAll = 224, kOther = 76;
+  const bool fits = tile.chunk.all() <= kAll - kOther - c.block_n / 2;
+  const auto number = [](int v) { return std::to_string(v) + ", "; };
+  const auto flag = [](bool v) { return std::string(v ? "true" : "false"); };
+  return "aicf::WgmmaTf32x3<Multiply, MultiplyFirst, " + number(c.block_m) + number(c.block_n) +
+         number(c.stages) + number(fits ? 1 : 0) + flag(tile.x_along_k) + ", " + flag(tile.y_along_k) + ", " +
+         flag(tile.constant_y) + ", aicf::Split::" + (splits_in_cluster(c) ? "kCluster, " : "kNone, ") +
+         std::to_string(split_parts(c)) + ">";
+}
+
+CudaLaunch tf32x3_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles) {
+  CudaLaunch launch;
+  launch.block = 384;
+  launch.shared_bytes = tf32x3_bytes(c, tile.y_along_k, tile.half_tile);
+  if (tile.constant_y) launch.early_inputs = {1};
+  launch.cluster = split_parts(c);
+  launch.grid[0] =
+      splits_in_cluster(c) ? tiles * Dim(split_parts(c)) : min(tiles, Dim(tile.machine.multiprocessors));
+  return launch;
+}
+
 int wgmma_most_stages(const MatmulWay& c, const WgmmaTile& tile) {
   return static_cast<int>((shared_limit(90) / c.occupancy - kReserved - chunk_bytes(c, tile)) /
                           wgmma_stage_bytes(c, tile));
@@ -218,9 +271,10 @@ CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& ti
   return launch;
 }
 
-std::string wgmma_multiply_tf32_text(int columns) {
-  return multiply_text("Multiply", "const uint32_t (&a)[4]", DType::f32, columns, x_registers(columns), 4, "",
-                       "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
+std::string wgmma_multiply_tf32_text(int columns, bool adds) {
+  return multiply_text(adds ? "Multiply" : "MultiplyFirst", "const uint32_t (&a)[4]", DType::f32, columns,
+                       x_registers(columns), 4, "", "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])",
+                       adds);
 }
 
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {

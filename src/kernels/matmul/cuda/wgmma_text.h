@@ -19,8 +19,9 @@ std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y
 std::string wgmma_multiply_rs_text(DType dtype, int columns, bool y_along_k);
 
 // `struct Multiply` with run(float (&d)[columns / 2], const uint32_t (&a)[4], uint64_t b): the same of f32 in
-// tf32, 8 steps of k, with the thread's part of a in registers and both along k.
-std::string wgmma_multiply_tf32_text(int columns);
+// tf32, 8 steps of k, with the thread's part of a in registers and both along k. Not `adds`: `struct
+// MultiplyFirst`, with d = a · b.
+std::string wgmma_multiply_tf32_text(int columns, bool adds = true);
 
 // Registers in which a thread has the epilogue's operands of one chunk (WgmmaChunks in wgmma_epilogue.cuh).
 struct ChunkRegisters {
@@ -68,6 +69,13 @@ int64_t stationary_x_bytes(const MatmulWay& way, const WgmmaTile& tile);
 double wgmma_operand_waits(const MatmulWay& way, const WgmmaTile& tile);
 // Stages that fit beside the epilogue's memory.
 int wgmma_most_stages(const MatmulWay& way, const WgmmaTile& tile);
+// The same of wgmma_tf32x3.cuh: "aicf::WgmmaTf32x3<Multiply, MultiplyFirst, …>", bytes of a stage with its
+// barriers and of all, and the stages that fit, whatever the epilogue.
+std::string tf32x3_type_text(const MatmulWay& way, const WgmmaTile& tile);
+int64_t tf32x3_stage_bytes(const MatmulWay& way, bool y_along_k);
+int64_t tf32x3_bytes(const MatmulWay& way, bool y_along_k, bool half_tile);
+int tf32x3_stages(const MatmulWay& way, bool y_along_k);
+CudaLaunch tf32x3_launch(const MatmulWay& way, const WgmmaTile& tile, const Dim& tiles);
 // Threads, cluster, shared memory and grid for so many tiles.
 CudaLaunch wgmma_launch(const MatmulWay& way, const WgmmaTile& tile, const Dim& tiles);
 
