@@ -140,8 +140,7 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   if (family == MatmulFamily::mma) return half || tf32;
   const MatmulView a = matmul_view(problem);
   if (family == MatmulFamily::tf32x3) {
-    if (problem.inputs[0].dtype != DType::f32 || tf32 || is_fused(problem) || is_member(problem))
-      return false;
+    if (problem.inputs[0].dtype != DType::f32 || tf32 || is_fused(problem)) return false;
   } else {
     // wgmma multiplies f32 along k alone, and does not round it (wgmma_tf32.cuh).
     const bool rounded = tf32 && problem.params[0] == Dim(kRoundedY) && a.x.along_k && a.y.along_k;
