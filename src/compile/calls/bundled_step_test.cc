@@ -29,8 +29,8 @@ struct Network {
   Precision precision = Precision::kF32;
 };
 
-const Network kSmall{64, {8, 16, 8}}, kLarger{128, {784, 512, 512, 10}},
-    kLargerTf32{128, {784, 512, 512, 10}, Precision::kTf32};
+const Network kSmall{64, {8, 16, 8}}, kLarger{128, {400, 512, 512, 10}},
+    kLargerTf32{128, {400, 512, 512, 10}, Precision::kTf32};
 
 // Linear layers with relu between them, the mean of squares, and Adam.
 Program training(const Network& network) {
