@@ -47,6 +47,23 @@ TEST(Choose, candidates_are_ranked_and_the_first_wins) {
   EXPECT_EQ(call.choice.key->units, 132);
 }
 
+// Products of f32 by parts compete with those without by their estimates: few rows have no use for tiles of
+// 128.
+TEST(Choose, large_products_of_f32_run_by_parts) {
+  const auto row_of = [](const Graph& graph, const char* target) {
+    return own_row(choose_for(graph, target))->row;
+  };
+  const Graph large = product(2048, 2048, 512, DType::f32);
+  EXPECT_EQ(row_of(large, "sm_90"), "matmul_tf32x3");
+  for (const char* target : {"sm_80", "sm_89", "compute_80"}) EXPECT_EQ(row_of(large, target), "matmul_simt");
+  EXPECT_EQ(row_of(product(2048, 2048, 512, DType::f64), "sm_90"), "matmul_simt");
+  EXPECT_EQ(row_of(product(8, 2048, 2048, DType::f32), "sm_90"), "matmul_simt");
+  EXPECT_EQ(row_of(product(64, 64, 64, DType::f32), "sm_90"), "matmul_simt");
+  SelectOptions options;
+  options.forced = {{"matmul", "matmul_simt"}};
+  EXPECT_EQ(own_row(choose_for(large, "sm_90", options))->row, "matmul_simt");
+}
+
 // Images of one channel of so many sides, by kernels of so many; padded by one.
 Graph convolution(int64_t images, int64_t maps, int64_t side, int64_t kernel, DType dtype) {
   Graph graph("main");

@@ -1,5 +1,5 @@
-// Which operands become copies: of products of halves, with rows of whole 16 bytes; of regions and epilogues,
-// along the axis over which these run.
+// Which operands become copies: of products on matrix units, with rows of whole 16 bytes; of regions and
+// epilogues, along the axis over which these run.
 #include <gtest/gtest.h>
 
 #include "ir/region.h"
@@ -14,23 +14,24 @@ struct Net {
   bool known = true;      // w is a weight, not an input
   bool x_aligned = true;  // x is made by a region, which pads its rows
   bool twice = false;     // w is read by a second product
+  DType dtype = DType::f16;
 };
 
-CallGraph selected(const Net& net) {
+CallGraph selected(const Net& net, const char* target = "sm_90") {
   Graph graph("main");
   const auto x = [&](const char* name) {
-    const ValueId input = graph.add_input(name, {DType::f16, {Dim(net.rows), Dim(net.depth)}});
+    const ValueId input = graph.add_input(name, {net.dtype, {Dim(net.rows), Dim(net.depth)}});
     return net.x_aligned ? graph.add(Op::exp, {input}) : input;
   };
-  const TensorType type{DType::f16, net.turned ? Shape{Dim(net.columns), Dim(net.depth)}
-                                               : Shape{Dim(net.depth), Dim(net.columns)}};
+  const TensorType type{net.dtype, net.turned ? Shape{Dim(net.columns), Dim(net.depth)}
+                                              : Shape{Dim(net.depth), Dim(net.columns)}};
   const ValueId w = net.known ? graph.add_param("w", type) : graph.add_input("w", type);
   const auto product = [&](const char* name) {
     return graph.add(Op::matmul, {x(name), w}, {{"transpose_y", net.turned}});
   };
   graph.add_output(product("x"), "y");
   if (net.twice) graph.add_output(product("other"), "z");
-  return select_kernels(graph, Target::from_name("sm_90"), {});
+  return select_kernels(graph, Target::from_name(target), {});
 }
 
 bool multiplies_by_wgmma(const KernelCall& call) {
@@ -77,6 +78,18 @@ TEST(OperandCopies, TheEstimateDecidesOverCopiesOfARun) {
       {.rows = 200, .depth = 333, .columns = 251, .turned = false, .known = false, .x_aligned = false});
   ASSERT_EQ(some.calls.size(), 2u);
   EXPECT_EQ(some.calls[1].inputs[1].root, some.calls[0].outputs[0].root);
+}
+
+// Those of f32 are copied for products by parts alone.
+TEST(OperandCopies, ProductsByPartsReadWholeRowsToo) {
+  const Net net{.x_aligned = false, .dtype = DType::f32};
+  const CallGraph calls = selected(net);
+  ASSERT_EQ(calls.init_calls.size(), 1u);
+  ASSERT_EQ(calls.calls.size(), 2u);
+  EXPECT_EQ(calls.calls[0].outputs[0].strides, (std::vector<Dim>{Dim(256), Dim(1)}));
+  EXPECT_EQ(row_call(calls.calls[1])->row, "matmul_tf32x3");
+  EXPECT_EQ(selected(net, "sm_80").calls.size(), 1u);
+  EXPECT_EQ(selected({.rows = 64, .x_aligned = false, .dtype = DType::f32}).calls.size(), 1u);
 }
 
 // x [batch, 200, columns] and, of the other, its transpose, in a region along rows.

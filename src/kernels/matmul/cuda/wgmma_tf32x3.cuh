@@ -6,8 +6,8 @@
 //
 // The matrix units cut what they add, a bias that grows with K. So the products of one stage, 32 of k, have sums of
 // their own, the small ones first, which are then added in f32 (promotion, as DeepGEMM has it). The two warpgroups
-// take turns: one's products go on while the other adds. A result is the sum of its stages in ascending order, of a split K
-// that of its parts.
+// take turns: one's products go on while the other adds. A result is the sum of its stages in ascending order, of a
+// split K that of its parts.
 //
 // The parts of an infinity, or of a number that tf32 rounds to one, make results that are no numbers, and so may
 // sums that overflow in another order. A result that is not finite is computed anew by multiply-adds in f32.
@@ -157,16 +157,25 @@ struct WgmmaTf32x3 {
 
   // ---- the warps that split y ----
 
-  // Along k: both parts lie as y does.
+  // Along k: both parts lie as y does. Some vectors at a time, whose loads wait together.
   static __device__ __forceinline__ void split_along_k(const Shared& shared, uint32_t slot, int thread) {
-#pragma unroll 4
-    for (int i = thread; i < kYBytes / 16; i += kSplitWarps * 32) {
-      const uint4 y = load_shared(shared.y(slot) + i * 16);
-      const uint32_t high[4] = {tf32_high(y.x), tf32_high(y.y), tf32_high(y.z), tf32_high(y.w)};
-      const uint32_t low[4] = {tf32_low(y.x, high[0]), tf32_low(y.y, high[1]), tf32_low(y.z, high[2]),
-                               tf32_low(y.w, high[3])};
-      store_shared(shared.high(slot) + i * 16, high);
-      store_shared(shared.low(slot) + i * 16, low);
+    constexpr int kVectors = kYBytes / 16, kThreads = kSplitWarps * 32, kAtOnce = 4;
+#pragma unroll 1
+    for (int first = thread; first < kVectors; first += kThreads * kAtOnce) {
+      uint4 y[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i)
+        if (first + i * kThreads < kVectors) y[i] = load_shared(shared.y(slot) + (first + i * kThreads) * 16);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const uint32_t to = uint32_t(first + i * kThreads) * 16;
+        const uint32_t high[4] = {tf32_high(y[i].x), tf32_high(y[i].y), tf32_high(y[i].z), tf32_high(y[i].w)};
+        const uint32_t low[4] = {tf32_low(y[i].x, high[0]), tf32_low(y[i].y, high[1]), tf32_low(y[i].z, high[2]),
+                                 tf32_low(y[i].w, high[3])};
+        if (to >= uint32_t(kYBytes)) continue;
+        store_shared(shared.high(slot) + to, high);
+        store_shared(shared.low(slot) + to, low);
+      }
     }
   }
   // Along n, in panels of 32 columns: a lane turns blocks of 4 × 4. Eight neighbouring lanes store to different banks;
