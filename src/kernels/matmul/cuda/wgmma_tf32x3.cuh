@@ -316,7 +316,7 @@ struct WgmmaTf32x3 {
       const float* x = o.x_of(tile.batch) + int64_t(row) * o.x_row;
       const float* y = o.y_of(tile.batch) + int64_t(column) * o.y_column;
       sum = 0;
-      for (int k = work.k_first / 2; k < work.k_end / 2; ++k)
+      for (int k = work.k_first / 2; k < work.k_end / 2 && sum == sum; ++k)  // no more is added to NaN
         sum = __fmaf_rn(x[int64_t(k) * o.x_column], y[int64_t(k) * o.y_row], sum);
 #pragma unroll
       for (int j = 0; j < kResults; ++j)
