@@ -312,9 +312,10 @@ TEST(MatmulCuda, tf32x3_takes_every_layout_that_the_copy_engine_reads) {
         text.use("Matmul", between(code.source, "aicf::WgmmaTf32x3<", "::run("));
         text.use("Chunks", "aicf::WgmmaChunks<Matmul, Operands, Epilogue>");
         text.equal(
-            "Matmul::kStages * (Matmul::kStageBytes + Matmul::kStageBarriers * 8) + "
+            "Matmul::kStages * (Matmul::kStageBytes + Matmul::kBarrierBytes) + "
             "Matmul::kConsumers / 32 * 16 * Chunks::kRowBytes",
             launch.shared_bytes);
+        text.equal("Matmul::Shared{0}.chunks() % 16", 0);
         layouts.push_back(text.text());
         sources.push_back(code.source);
       }

@@ -210,7 +210,7 @@ std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
 }
 
 int64_t tf32x3_stage_bytes(const MatmulWay& c, bool y_along_k) {
-  constexpr int64_t kBarriers = 24;
+  constexpr int64_t kBarriers = 32;
   return (c.block_m + int64_t{c.block_n} * (y_along_k ? 2 : 3)) * kRowBytes + kBarriers;
 }
 

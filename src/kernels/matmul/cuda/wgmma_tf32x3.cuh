@@ -49,7 +49,7 @@ struct WgmmaTf32x3 {
   static constexpr int kSideBytes = 32 * 128;  // of 32 rows or columns of a stage
   // A stage: x, y as it comes, the rest of y, and y rounded, which along k takes the place of y.
   static constexpr int kXBytes = BM * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes * (kYAlongK ? 2 : 3);
-  static constexpr int kStageBarriers = 3;
+  static constexpr int kBarrierBytes = 32;  // of a stage: three, and what lies behind them begins at 16 bytes
   static_assert(BM == 64 * kWarpgroups && BN % 32 == 0, "a warpgroup multiplies 64 rows");
 
   // A position in the pipeline.
@@ -72,7 +72,7 @@ struct WgmmaTf32x3 {
     __device__ uint32_t full(uint32_t slot) const { return base + kStages * kStageBytes + slot * 8; }
     __device__ uint32_t split(uint32_t slot) const { return full(slot) + kStages * 8; }
     __device__ uint32_t empty(uint32_t slot) const { return split(slot) + kStages * 8; }
-    __device__ uint32_t chunks() const { return base + kStages * (kStageBytes + kStageBarriers * 8); }
+    __device__ constexpr uint32_t chunks() const { return base + kStages * (kStageBytes + kBarrierBytes); }
   };
 
   // The tiles of a block, or the part of one: K from k_first to k_end.
