@@ -66,8 +66,10 @@ bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
 // Whether the row would have the copy engine read this convolution's windows.
 bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
   const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row.name), problem);
-  const auto* way = variants.empty() ? nullptr : std::get_if<ConvWay>(&variants.front().way);
-  return way != nullptr && way->loads == ConvLoads::tma;
+  if (variants.empty()) return false;
+  const Way& first = variants.front().way;
+  const auto* way = std::get_if<ConvWay>(&first);
+  return std::holds_alternative<HaloTmaWay>(first) || (way != nullptr && way->loads == ConvLoads::tma);
 }
 
 // Batch and row axes in the order in which x is stored, if they merge then, or if rows are more. A sequence

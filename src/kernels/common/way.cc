@@ -39,6 +39,7 @@ std::optional<Way> parse_way(std::string_view given) {
   const std::string text = in_current_words(given);
   if (const auto way = parse_matmul_way(text)) return *way;
   if (const auto way = parse_conv_way(text)) return *way;
+  if (const auto way = parse_halo_tma_way(text)) return *way;
   if (const auto way = parse_attention_way(text)) return *way;
   if (const auto way = parse_weight_gradient_way(text)) return *way;
   if (const auto way = parse_window_way(text)) return *way;

@@ -20,7 +20,7 @@ namespace aicf {
 
 // Nothing: the row has one way, or chooses.
 using Way = std::variant<std::monostate, MatmulWay, ConvWay, AttentionWay, WeightGradientWay, WindowWay,
-                         RecurrentWay>;
+                         RecurrentWay, HaloTmaWay>;
 
 inline bool is_named(const Way& way) { return !std::holds_alternative<std::monostate>(way); }
 

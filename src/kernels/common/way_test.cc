@@ -99,7 +99,10 @@ void add_weight_gradients(Texts& texts) {
        std::vector<std::pair<int, int>>{{256, 128}, {128, 128}, {128, 64}, {64, 128}, {64, 64}})
     for (const int parts : {1, 2, 29, 256}) texts.add(Way(WeightGradientWay{m, n, parts}));
   for (const int rows : {1, 12})
-    for (const int maps : {8, 64}) texts.add(Way(WindowWay{rows, 28, 24, maps, 33}));
+    for (const int maps : {8, 64}) {
+      texts.add(Way(WindowWay{rows, 28, 24, maps, 33}));
+      texts.add(Way(HaloTmaWay{rows, 28, maps}));
+    }
 }
 
 void add_recurrent_layers(Texts& texts) {

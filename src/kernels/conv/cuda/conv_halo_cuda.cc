@@ -20,20 +20,6 @@ BoxedWindows halo_windows(const CudaProblem& problem) {
   return *boxed_windows(x.sizes[1], w.sizes[0], Shape(w.sizes.begin() + 2, w.sizes.end()), problem.params);
 }
 
-// Bytes that the epilogue moves for each result: of operands as large as it, and of the results.
-double halo_result_bytes(const CudaProblem& problem) {
-  double bytes = 0;
-  for (const CudaWindow& out : problem.outputs) bytes += static_cast<double>(dtype_bytes(out.dtype));
-  for (size_t i = kConvInputs; i < problem.inputs.size(); ++i) {
-    const CudaWindow& operand = problem.inputs[i];
-    const bool repeats =
-        std::find(operand.strides.begin(), operand.strides.end(), Dim(0)) != operand.strides.end();
-    if (operand.sizes == problem.outputs[0].sizes && !repeats)
-      bytes += static_cast<double>(dtype_bytes(operand.dtype));
-  }
-  return bytes;
-}
-
 HaloSizes halo_sizes(const CudaProblem& problem, const ConvProblem& c) {
   const auto size = [&](const Dim& dim) { return std::max<int64_t>(size_to_choose_by(dim, problem), 1); };
   HaloSizes sizes;
@@ -41,7 +27,7 @@ HaloSizes halo_sizes(const CudaProblem& problem, const ConvProblem& c) {
   sizes.images = size(c.images), sizes.height = size(c.axes[1].out), sizes.width = size(c.axes[2].out);
   sizes.by_elements = channel_unit(problem.inputs[0]) != kHaloUnit;
   sizes.weights_by_elements = channel_unit(problem.inputs[1]) != kHaloUnit;
-  sizes.result_bytes = halo_result_bytes(problem);
+  sizes.result_bytes = conv_result_bytes(problem);
   sizes.machine = problem.machine;
   return sizes;
 }

@@ -7,6 +7,7 @@
 #include "kernels/common/cuda_walk.h"
 #include "kernels/common/element.h"
 #include "kernels/conv/cuda/conv_cycles.h"
+#include "kernels/conv/cuda/conv_halo_tma_cuda.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
 #include "kernels/conv/cuda/conv_ways.h"
@@ -69,8 +70,17 @@ MatmulWay choose_gathered(const CudaProblem& problem, const ConvProblem& c) {
   AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
 }
 
-bool reads_boxes(const CudaProblem& problem, const ConvProblem& c) {
-  return c.pixel_rows && conv_tma_fits(problem, c.axes);
+// Ways in which the copy engine reads the windows, the fastest first.
+std::vector<KernelVariant> boxed_variants(const CudaProblem& problem, const ConvProblem& c) {
+  std::vector<KernelVariant> variants;
+  if (!c.pixel_rows) return variants;
+  if (conv_tma_fits(problem, c.axes)) variants = conv_tma_variants(problem, c.axes, c.epilogue);
+  if (conv_halo_tma_fits(problem, c.axes))
+    for (const KernelVariant& variant : conv_halo_tma_variants(problem, c.axes, c.epilogue))
+      variants.push_back(variant);
+  std::stable_sort(variants.begin(), variants.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  return variants;
 }
 
 // What a convolution on matrix units reads: its operands, or copies of them in the workspace with channels
@@ -297,17 +307,20 @@ class MmaWriter {
 CudaCode generate_conv_mma(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
-  const auto* asked = std::get_if<ConvWay>(&problem.way);
-  const bool asks_gathered = asked != nullptr && asked->loads == ConvLoads::gathered;
-  if (reads_boxes(problem, conv) && !asks_gathered) return conv_tma_code(problem, conv.axes, conv.epilogue);
+  CudaProblem asked = problem;
+  if (!is_named(asked.way))
+    if (const auto variants = boxed_variants(problem, conv); !variants.empty()) asked.way = variants[0].way;
+  if (std::holds_alternative<HaloTmaWay>(asked.way))
+    return conv_halo_tma_code(asked, conv.axes, conv.epilogue);
+  const auto* way = std::get_if<ConvWay>(&asked.way);
+  if (way != nullptr && way->loads == ConvLoads::tma) return conv_tma_code(asked, conv.axes, conv.epilogue);
   return MmaWriter(problem, conv, resolve_gathered(choose_gathered(problem, conv), problem, conv)).write();
 }
 
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
-  std::vector<KernelVariant> variants;
-  if (reads_boxes(problem, conv)) variants = conv_tma_variants(problem, conv.axes, conv.epilogue);
+  std::vector<KernelVariant> variants = boxed_variants(problem, conv);
   const double packs = pack_microseconds(problem, mma_operands(problem, conv));
   for (const auto& [way, microseconds] : gathered_ways_of(problem, conv))
     variants.push_back({ConvWay{ConvLoads::gathered, way}, microseconds + packs});

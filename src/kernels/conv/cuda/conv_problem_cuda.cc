@@ -106,6 +106,19 @@ bool keeps_vectors(const ConvProblem& c) {
   return !c.pixel_rows || c.groups == Dim(1) || is_multiple(c.maps, kVector);
 }
 
+double conv_result_bytes(const CudaProblem& problem) {
+  double bytes = 0;
+  for (const CudaWindow& out : problem.outputs) bytes += static_cast<double>(dtype_bytes(out.dtype));
+  for (size_t i = kConvInputs; i < problem.inputs.size(); ++i) {
+    const CudaWindow& operand = problem.inputs[i];
+    const bool repeats =
+        std::find(operand.strides.begin(), operand.strides.end(), Dim(0)) != operand.strides.end();
+    if (operand.sizes == problem.outputs[0].sizes && !repeats)
+      bytes += static_cast<double>(dtype_bytes(operand.dtype));
+  }
+  return bytes;
+}
+
 std::string operands_text(const CudaProblem& problem, const ConvProblem& c, const std::string& x,
                           const std::string& w, CudaParams& params) {
   const std::string type(cuda_type(problem.inputs[0].dtype));

@@ -36,6 +36,9 @@ Dim batches_of(const ConvProblem& c);
 // Columns of a group of maps begin at multiples of a vector of 16 bytes of halves.
 bool keeps_vectors(const ConvProblem& c);
 
+// Bytes that the epilogue moves for each result: of operands as large as it, and of the results.
+double conv_result_bytes(const CudaProblem& problem);
+
 // "const aicf::ConvOperands<T, I> o = …;" with x and w at these expressions.
 std::string operands_text(const CudaProblem& problem, const ConvProblem& c, const std::string& x,
                           const std::string& w, CudaParams& params);

@@ -30,8 +30,6 @@ int64_t constant(const Dim& dim) { return dim.require_constant("a size of a conv
 // Of an element: so often K counts it.
 int64_t halves_of(const CudaWindow& window) { return dtype_bytes(window.dtype) / 2; }
 int64_t tma_vector(const CudaWindow& window) { return 16 / dtype_bytes(window.dtype); }
-// Channels of a stage.
-int64_t stage_channels(const CudaWindow& window) { return kStepDepth / halves_of(window); }
 // K of a tap of the weights, in units of 2 bytes: channels that lack in its last stage come as zeros.
 int64_t tap_depth(const CudaWindow& w) {
   return halves_of(w) * round_up(constant(w.sizes[1]), stage_channels(w));
@@ -157,16 +155,6 @@ std::string shape_text(const CudaProblem& problem, const CudaWindowAxes& axes, c
   return text + "};\n";
 }
 
-// The weights' axes from the inside, but for windows of one tap, whose strides say nothing.
-std::vector<int32_t> weight_axes(const CudaWindow& w, const CudaWindowAxes& axes) {
-  const auto last = static_cast<int32_t>(w.sizes.size()) - 1;
-  std::vector<int32_t> list{1};
-  if (!(axes[kW].kernel == Dim(1))) list.push_back(last);
-  if (!(axes[kH].kernel == Dim(1))) list.push_back(last - 1);
-  list.push_back(0);
-  return list;
-}
-
 std::string operands_text(const CudaWindowAxes& axes) {
   std::string text =
       "struct Operands : aicf::ConvTmaOperands<Shape> {\n"
@@ -199,7 +187,18 @@ std::vector<TensorMapSpec> maps_of(const CudaWindow& window, const CudaWindowAxe
 
 }  // namespace
 
-bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
+int64_t stage_channels(const CudaWindow& window) { return kStepDepth / halves_of(window); }
+
+std::vector<int32_t> weight_axes(const CudaWindow& w, const CudaWindowAxes& axes) {
+  const auto last = static_cast<int32_t>(w.sizes.size()) - 1;
+  std::vector<int32_t> list{1};
+  if (!(axes[kW].kernel == Dim(1))) list.push_back(last);
+  if (!(axes[kH].kernel == Dim(1))) list.push_back(last - 1);
+  list.push_back(0);
+  return list;
+}
+
+bool copies_boxes(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedY))) return false;
   if (problem.arch != 90 || x.sizes.size() < 3 || x.sizes.size() > 4 || !(problem.params[1] == Dim(1)))
@@ -209,7 +208,7 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
       if (!size->is_constant()) return false;
   for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
     if (constant(axis->stride) > kMaxStep || constant(axis->in) < 1 || constant(axis->out) < 1) return false;
-  if (!w.sizes[0].is_constant() || constant(w.sizes[0]) < 1 || !has_stages(w)) return false;
+  if (!w.sizes[0].is_constant() || constant(w.sizes[0]) < 1) return false;
   const Interval images = bounds(x.sizes[0], ranges_of(problem));
   constexpr int64_t kMostRows = int64_t{1} << 30;
   if (images.lo < 1 || images.hi > kMostRows / constant(axes[kW].out) / constant(axes[kH].out) ||
@@ -222,6 +221,10 @@ bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   for (const int32_t axis : weight_axes(w, axes))
     if (axis != 1 && !maps_axis(w, static_cast<size_t>(axis), problem.ranges)) return false;
   return true;
+}
+
+bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  return copies_boxes(problem, axes) && has_stages(problem.inputs[1]);
 }
 
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,

@@ -1,5 +1,7 @@
 #include "kernels/conv/cuda/conv_way.h"
 
+#include "kernels/common/way_words.h"
+
 namespace aicf {
 namespace {
 
@@ -31,6 +33,19 @@ std::optional<ConvWay> parse_conv_way(std::string_view text) {
   if (!product) return std::nullopt;
   const ConvWay way{tma ? ConvLoads::tma : ConvLoads::gathered, *product};
   return fault_of(way).empty() ? std::optional(way) : std::nullopt;
+}
+
+std::string to_string(const HaloTmaWay& way) {
+  return "halo " + std::to_string(way.rows) + "x" + std::to_string(way.columns) + " maps " +
+         std::to_string(way.maps);
+}
+
+std::optional<HaloTmaWay> parse_halo_tma_way(std::string_view text) {
+  WayWords words(text);
+  HaloTmaWay way;
+  const bool is_read = words.take("halo") && words.take_tile(way.rows, way.columns) && words.take("maps") &&
+                       words.take_number(way.maps) && words.is_done();
+  return is_read && to_string(way) == text ? std::optional(way) : std::nullopt;
 }
 
 }  // namespace aicf

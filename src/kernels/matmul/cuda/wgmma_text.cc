@@ -278,8 +278,10 @@ std::string wgmma_multiply_tf32_text(int columns, bool adds) {
 }
 
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k) {
-  return multiply_text("Multiply", "uint64_t a", dtype, columns, "%" + std::to_string(columns / 2), 1,
-                       std::string(x_along_k ? ", 0" : ", 1") + (y_along_k ? ", 0" : ", 1"), "\"l\"(a)");
+  return multiply_text(
+      "Multiply", "uint64_t a", dtype, columns, "%" + std::to_string(columns / 2), 1,
+      dtype == DType::f32 ? "" : std::string(x_along_k ? ", 0" : ", 1") + (y_along_k ? ", 0" : ", 1"),
+      "\"l\"(a)");
 }
 
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k) {

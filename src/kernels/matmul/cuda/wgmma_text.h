@@ -12,7 +12,8 @@
 namespace aicf {
 
 // Defines `struct Multiply` with run(float (&d)[columns / 2], uint64_t a, uint64_t b): d += a · b for 64 rows
-// and 16 steps of k. The flags say whether the matrices' rows in shared memory run along k.
+// and 16 steps of k, of f32 in tf32 8. The flags say whether the matrices' rows in shared memory run along k,
+// as those of f32 do.
 std::string wgmma_multiply_text(DType dtype, int columns, bool x_along_k, bool y_along_k);
 // `struct MultiplyRs` with run(float (&d)[columns / 2], uint32_t low, uint32_t high, uint64_t b), the same
 // with eight rows of a in registers: k and k + 1 of the first and of the last eight steps.

@@ -1,0 +1,406 @@
+// Convolution on wgmma (sm_90a) where windows overlap: of a box of pixels the copy engine brings each slice of 128 bytes of
+// channels once, with the halo of the window, and the matrix instructions read every tap of the window from that copy, a tap
+// being another first address. Rows of the product are maps, 64 of a warpgroup, and columns are pixels, up to 256: of few
+// maps an instruction reads less shared memory so. Weights come in stages, one for each slice and tap, or stay in shared
+// memory. A result is the sum over slices, over taps in row-major order, over steps of 16 channels, in tf32 of 8.
+// wgmma cuts the last 13 bits of f32: x is rounded to tf32 in shared memory, once for all taps; the weights lie rounded.
+#pragma once
+
+#include "matmul/cuda/mma.cuh"
+#include "matmul/cuda/wgmma_instructions.cuh"
+#include "tile/cuda/tile_memory.cuh"
+
+namespace aicf {
+
+// Rows of 128 bytes with the 128-byte swizzle from any of them on; eight rows follow the eight before after `down` rows.
+__device__ __forceinline__ uint64_t row_descriptor(uint32_t address, uint32_t down) {
+  return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(down * 128 >> 4) << 32 | uint64_t(1) << 62;
+}
+
+// Shape: constants kSpatialAxes, 1 or 2, kHalves, of an element, kSlices, of channels, kLastInstructions, of the last slice,
+// kMaps, of the result kOutW, kOutH, of a box kRows, kColumns, kImages, kPatches, and kKernelW, kKernelH, kDilationW,
+// kDilationH, kLowW, kLowH.
+// Positions of x under a box of results. Columns of the product are positions in order from that of a first tap, of which
+// the last of each row have no result; or, kPatches, eight results of each row, whose rows are as wide.
+template <class Shape>
+struct SwizzledBox {
+  static constexpr int kWidth = Shape::kColumns + (Shape::kKernelW - 1) * Shape::kDilationW;
+  static constexpr int kHeight = Shape::kRows + (Shape::kKernelH - 1) * Shape::kDilationH;
+  static constexpr int kPositions = kWidth * kHeight * Shape::kImages;
+  static constexpr int kDown = Shape::kPatches ? kWidth : 8;
+  static constexpr int kLast =  // position of the last result
+      ((Shape::kImages - 1) * kHeight + Shape::kRows - 1) * kWidth + Shape::kColumns - 1;
+  static constexpr int kPixels = Shape::kPatches ? 8 * Shape::kRows : (kLast + 8) / 8 * 8;  // columns of the product
+  static constexpr int kBytes = (kPositions * 128 + 1023) / 1024 * 1024;
+  static_assert(!Shape::kPatches || (Shape::kColumns == 8 && Shape::kImages == 1), "patches of eight columns");
+  static_assert(kPixels <= 256 && kWidth <= 256 && kHeight <= 256, "columns of an instruction; what a box may have");
+
+  static constexpr int kAcross = (Shape::kOutW + Shape::kColumns - 1) / Shape::kColumns,
+                       kAlong = (Shape::kOutH + Shape::kRows - 1) / Shape::kRows;
+  int w, h, image;  // the first result of box `number`
+  __device__ __forceinline__ explicit SwizzledBox(uint32_t number)
+      : w(int(number % kAcross) * Shape::kColumns),
+        h(int(number / kAcross % kAlong) * Shape::kRows),
+        image(int(number / (kAcross * kAlong)) * Shape::kImages) {}
+
+  // The index among all pixels of the result of `pixel`, a column of the product; whether there is such a result.
+  __device__ __forceinline__ bool find(int pixel, int images, int64_t& index) const {
+    const int position = pixel / 8 * kDown + pixel % 8;
+    const int c = position % kWidth, r = position / kWidth % kHeight, i = position / (kWidth * kHeight);
+    const bool inside = pixel < kPixels && c < Shape::kColumns && r < Shape::kRows && i < Shape::kImages &&
+                        w + c < Shape::kOutW && h + r < Shape::kOutH && image + i < images;
+    index = inside ? (int64_t(image + i) * Shape::kOutH + h + r) * Shape::kOutW + w + c : 0;
+    return inside;
+  }
+};
+
+// A place in a ring of barriers' slots: `count` uses lie before it.
+template <int kSlots>
+struct RingPlace {
+  uint32_t slot, parity;
+  __device__ __forceinline__ explicit RingPlace(uint32_t count) : slot(count % kSlots), parity(count / kSlots & 1) {}
+  __device__ __forceinline__ void next() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// kBlockMaps: of a block's tile: 64, and two warpgroups take tiles in turns, one multiplying while the other stores; or 128,
+// which they share. kBuffers: boxes of a slice in shared memory. kKeepsWeights: the stages hold all weights, of one tile of
+// maps. kAhead: operands of the epilogue's next chunk are fetched before a chunk is stored. kConstantWeights: they are
+// loaded before the launches before this one have finished. Multiply: see wgmma_text.h.
+template <class Multiply, class Shape, int kBlockMaps, int kBuffers, int kStages, bool kKeepsWeights, bool kAhead,
+          bool kConstantWeights>
+struct ConvHaloTma {
+  using Box = SwizzledBox<Shape>;
+  static constexpr bool kPingPong = kBlockMaps == 64, kRounds = Shape::kHalves == 2;
+  static constexpr int kTurns = kPingPong ? 2 : 1, kConsumers = 256, kThreads = kConsumers + 128;
+  static constexpr int kTaps = Shape::kKernelW * Shape::kKernelH, kSteps = kTaps * Shape::kSlices;  // stages of a tile
+  static constexpr int kMapTiles = (Shape::kMaps + kBlockMaps - 1) / kBlockMaps;
+  static constexpr int kPixels = Box::kPixels, kStageBytes = kBlockMaps * 128;
+  static constexpr int kReaders = 4 * (kPingPong ? 1 : 2);  // warps that read a box or a stage
+  static constexpr int kRounders = 64;                      // threads
+  static constexpr int kWeightsAt = kBuffers * Box::kBytes, kBarriersAt = kWeightsAt + kStages * kStageBytes;
+  static constexpr int kBarrierBytes = (kBuffers * 3 + kStages * 2 + 1) / 2 * 16;
+  static constexpr int kChunksAt = kBarriersAt + kBarrierBytes;
+  static constexpr int kChunkPixels = 32, kChunks = (kPixels + kChunkPixels - 1) / kChunkPixels;
+  template <class Tile>
+  static constexpr int kRowBytes = 64 * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
+  template <class Tile>
+  static constexpr int kBytes = kChunksAt + 2 * kChunkPixels * kRowBytes<Tile>;
+  static_assert(kBlockMaps == 64 || kBlockMaps == 128, "a warpgroup has 64 maps");
+  static_assert(!kKeepsWeights || (kStages == kSteps && kMapTiles == 1), "all weights");
+
+  struct Shared {
+    uint32_t base;
+    __device__ __forceinline__ uint32_t box(uint32_t slot) const { return base + slot * Box::kBytes; }
+    __device__ __forceinline__ uint32_t weights(uint32_t slot) const { return base + kWeightsAt + slot * kStageBytes; }
+    __device__ __forceinline__ uint32_t barrier(uint32_t number) const { return base + kBarriersAt + number * 8; }
+    __device__ __forceinline__ uint32_t loaded(uint32_t slot) const { return barrier(slot); }
+    __device__ __forceinline__ uint32_t free(uint32_t slot) const { return barrier(kBuffers + slot); }
+    // Of a box that is rounded.
+    __device__ __forceinline__ uint32_t ready(uint32_t slot) const { return kRounds ? barrier(2 * kBuffers + slot) : loaded(slot); }
+    __device__ __forceinline__ uint32_t full(uint32_t slot) const { return barrier(3 * kBuffers + slot); }
+    __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(kStages + slot); }
+  };
+
+  // Tiles `blockIdx.x`, `blockIdx.x + gridDim.x`, …; tiles of maps of a box follow one another.
+  struct Work {
+    uint32_t tiles;
+    __device__ __forceinline__ explicit Work(int images)
+        : tiles(uint32_t((images + Shape::kImages - 1) / Shape::kImages) * (Box::kAcross * Box::kAlong * kMapTiles)) {}
+    static __device__ __forceinline__ int map(uint32_t tile) { return int(tile % kMapTiles) * kBlockMaps; }
+    static __device__ __forceinline__ Box box(uint32_t tile) { return Box(tile / kMapTiles); }
+  };
+
+  static __device__ __forceinline__ void set_up(const Shared& shared) {
+    if (threadIdx.x == 0) {
+      for (int i = 0; i < kBuffers; ++i) {
+        barrier_init(shared.loaded(i), 1);
+        barrier_init(shared.free(i), kReaders);
+        if constexpr (kRounds) barrier_init(shared.ready(i), kRounders);
+      }
+      for (int i = 0; i < kStages; ++i) {
+        barrier_init(shared.full(i), 1);
+        barrier_init(shared.empty(i), kReaders);
+      }
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+  }
+
+  // ---- the warps that load ----
+
+  static constexpr int kSliceChannels = 64 / Shape::kHalves;
+
+  static __device__ void load_boxes(const CUtensorMap* map, const Shared& shared, const Work& work) {
+    wait_for_inputs();
+    RingPlace<kBuffers> place(0);
+    for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
+      const Box box = Work::box(tile);
+      for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
+        barrier_wait(shared.free(place.slot), place.parity ^ 1);
+        const uint32_t barrier = shared.loaded(place.slot), to = shared.box(place.slot);
+        barrier_expect(barrier, Box::kPositions * 128);
+        if constexpr (Shape::kSpatialAxes == 1)
+          load_box(map, to, barrier, slice * kSliceChannels, box.w - Shape::kLowW, box.image);
+        else
+          load_box(map, to, barrier, slice * kSliceChannels, box.w - Shape::kLowW, box.h - Shape::kLowH, box.image);
+      }
+    }
+    launch_dependents();
+  }
+
+  static __device__ __forceinline__ void load_stage(const CUtensorMap* map, const Shared& shared, uint32_t slot, int step,
+                                                    int first_map) {
+    const uint32_t to = shared.weights(slot), barrier = shared.full(slot);
+    const int channel = step / kTaps * kSliceChannels, tap = step % kTaps;
+    const int kw = tap % Shape::kKernelW, kh = tap / Shape::kKernelW;
+    barrier_expect(barrier, kStageBytes);
+    if constexpr (Shape::kKernelW > 1 && Shape::kKernelH > 1)
+      load_box(map, to, barrier, channel, kw, kh, first_map);
+    else
+      load_box(map, to, barrier, channel, Shape::kKernelW > 1 ? kw : kh, first_map);
+  }
+  static __device__ void load_weights(const CUtensorMap* map, const Shared& shared, const Work& work) {
+    if (!kConstantWeights) wait_for_inputs();
+    if constexpr (kKeepsWeights) {
+      for (int step = 0; step < kSteps; ++step) load_stage(map, shared, step, step, 0);
+    } else {
+      RingPlace<kStages> place(0);
+      for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x)
+        for (int step = 0; step < kSteps; ++step, place.next()) {
+          barrier_wait(shared.empty(place.slot), place.parity ^ 1);
+          load_stage(map, shared, place.slot, step, Work::map(tile));
+        }
+    }
+  }
+
+  // Rounds each box in place before it is read.
+  static __device__ void round_boxes(const Shared& shared, const Work& work, int thread) {
+    RingPlace<kBuffers> place(0);
+    for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x)
+      for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
+        barrier_wait(shared.loaded(place.slot), place.parity);
+        const uint32_t box = shared.box(place.slot);
+#pragma unroll 4
+        for (int i = thread; i < Box::kPositions * 8; i += kRounders) {
+          uint4 v = load_shared(box + i * 16);
+          v.x = to_tf32(v.x), v.y = to_tf32(v.y), v.z = to_tf32(v.z), v.w = to_tf32(v.w);
+          asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(box + i * 16), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                       : "memory");
+        }
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        barrier_arrive(shared.ready(place.slot));
+      }
+  }
+
+  // ---- the warpgroups that multiply ----
+
+  static __device__ __forceinline__ void release(uint32_t barrier) {
+    if ((threadIdx.x & 31) == 0) barrier_arrive(barrier);
+  }
+  // As in wgmma.cuh.
+  static __device__ __forceinline__ void wait_turn(int warpgroup) {
+    if constexpr (kPingPong) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
+  }
+  static __device__ __forceinline__ void pass_turn(int warpgroup) {
+    if constexpr (kPingPong) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
+  }
+  static __device__ __forceinline__ void sync_warpgroup(int warpgroup) {
+    asm volatile("bar.sync %0, 128;" ::"r"(3 + warpgroup) : "memory");
+  }
+
+  template <int kInstructions>
+  static __device__ __forceinline__ void step(uint64_t weights, uint64_t pixels, float (&acc)[kPixels / 2]) {
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < kInstructions; ++k)
+      Multiply::run(acc, weights + k * wgmma_k_step<true>, pixels + k * wgmma_k_step<true>);
+    wgmma_commit();
+  }
+
+  // Of tile `number` of the block.
+  static __device__ __forceinline__ void accumulate(const Shared& shared, uint32_t number, int warpgroup,
+                                                    float (&acc)[kPixels / 2]) {
+    RingPlace<kBuffers> x(number * Shape::kSlices);
+    RingPlace<kStages> w(kKeepsWeights ? 0 : number * kSteps);
+    const uint32_t first_row = kPingPong ? 0 : uint32_t(warpgroup) * 64 * 128;
+    uint32_t x_before = 0, w_before = 0;
+    bool begins = true;
+#pragma unroll 1
+    for (int slice = 0; slice < Shape::kSlices; ++slice) {
+      barrier_wait(shared.ready(x.slot), x.parity);
+      uint32_t row = shared.box(x.slot);
+#pragma unroll 1
+      for (int kh = 0; kh < Shape::kKernelH; ++kh, row += Shape::kDilationH * Box::kWidth * 128) {
+        uint32_t at = row;
+#pragma unroll 1
+        for (int kw = 0; kw < Shape::kKernelW; ++kw, at += Shape::kDilationW * 128) {
+          barrier_wait(shared.full(w.slot), w.parity);
+          const uint64_t a = row_descriptor(shared.weights(w.slot) + first_row, 8), b = row_descriptor(at, Box::kDown);
+          if (Shape::kLastInstructions == 4 || slice + 1 < Shape::kSlices)
+            step<4>(a, b, acc);
+          else
+            step<Shape::kLastInstructions>(a, b, acc);
+          wgmma_wait<1>();  // the step before has read its stage
+          if (!begins) {
+            if (!kKeepsWeights) release(shared.empty(w_before));
+            if (kw == 0 && kh == 0) release(shared.free(x_before));
+          }
+          begins = false;
+          w_before = w.slot;
+          w.next();
+        }
+      }
+      x_before = x.slot;
+      x.next();
+    }
+    pass_turn(warpgroup);
+    wgmma_wait<0>();
+    if (!kKeepsWeights) release(shared.empty(w_before));
+    release(shared.free(x_before));
+  }
+
+  // A chunk of pixels of the warpgroup's maps, as rows of 64 maps.
+  template <class Tile>
+  static __device__ __forceinline__ void put(uint32_t memory, const float (&acc)[kPixels / 2], int chunk) {
+    const int lane = int(threadIdx.x) % 32, map = int(threadIdx.x) / 32 % 4 * 16;
+    constexpr int kBlocks = kPixels / 8;  // of eight pixels
+    if (map >= Shape::kMaps) return;
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      if (c != chunk) continue;
+      if constexpr (sizeof(Tile) == 2) {
+        const uint32_t at = memory + (lane / 16 * 8 + lane % 8) * kRowBytes<Tile> + (map + lane / 8 % 2 * 8) * 2;
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+          uint32_t halves[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int block = c * 4 + j + i / 2;
+            halves[i] = block < kBlocks ? tile::pack<Tile>(acc[block * 4 + i % 2 * 2], acc[block * 4 + i % 2 * 2 + 1]) : 0;
+          }
+          asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                           at + j * 8 * kRowBytes<Tile>),
+                       "r"(halves[0]), "r"(halves[1]), "r"(halves[2]), "r"(halves[3])
+                       : "memory");
+        }
+      } else {
+        const uint32_t at = memory + lane % 4 * 2 * kRowBytes<Tile> + (map + lane / 4) * 4;
+#pragma unroll
+        for (int j = 0; j < 4 && c * 4 + j < kBlocks; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(at + (j * 8 + e % 2) * kRowBytes<Tile> + e / 2 * 32),
+                         "f"(acc[(c * 4 + j) * 4 + e])
+                         : "memory");
+      }
+    }
+  }
+
+  // Threads that have eight maps each of a pixel; pixels at a time; vectors of a thread in a chunk.
+  static constexpr int kLanes = Shape::kMaps <= 32 ? 4 : 8, kAtOnce = 128 / kLanes, kVectors = kChunkPixels / kAtOnce;
+  template <class Epilogue>
+  struct Pixels {
+    typename Epilogue::Row rows[kVectors];
+    typename Epilogue::template Own<8> own[kVectors];
+    bool inside[kVectors];
+
+    __device__ __forceinline__ void find(const Epilogue& epilogue, const Box& box, int images, int chunk) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        int64_t index;
+        inside[v] = box.find(chunk * kChunkPixels + v * kAtOnce + int(threadIdx.x) % 128 / kLanes, images, index);
+        rows[v] = epilogue.row(index);
+      }
+    }
+    __device__ __forceinline__ void fetch(const Epilogue& epilogue, int v, int column) {
+      if (inside[v] && column + 8 <= Shape::kMaps) epilogue.fetch(own[v], rows[v], column);
+    }
+  };
+
+  template <class Epilogue>
+  static __device__ __forceinline__ void store(const Epilogue& epilogue, const Box& box, int first_map, int images,
+                                               int warpgroup, uint32_t memory, const float (&acc)[kPixels / 2]) {
+    using Tile = typename Epilogue::Tile;
+    const int thread = int(threadIdx.x) % 128, column = first_map + thread % kLanes * 8;
+    const uint32_t from = memory + thread / kLanes * kRowBytes<Tile> + thread % kLanes * 8 * uint32_t(sizeof(Tile));
+    typename Epilogue::template Shared<8> shared;
+    if (column + 8 <= Shape::kMaps) epilogue.fetch(shared, column);
+    Pixels<Epilogue> pixels;
+    pixels.find(epilogue, box, images, 0);
+#pragma unroll
+    for (int v = 0; kAhead && v < kVectors; ++v) pixels.fetch(epilogue, v, column);
+#pragma unroll 1
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      Pixels<Epilogue> next;
+      next.find(epilogue, box, images, chunk + 1);
+#pragma unroll
+      for (int v = 0; kAhead && v < kVectors; ++v) next.fetch(epilogue, v, column);
+      sync_warpgroup(warpgroup);  // the chunk before has been read
+      put<Tile>(memory, acc, chunk);
+      sync_warpgroup(warpgroup);
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (!pixels.inside[v] || column >= Shape::kMaps) continue;
+        if (!kAhead) pixels.fetch(epilogue, v, column);
+        tile::Vec<Tile, 8> values;
+#pragma unroll
+        for (int i = 0; i < int(sizeof(Tile)) / 2; ++i)
+          reinterpret_cast<uint4*>(&values)[i] = load_shared(from + v * kAtOnce * kRowBytes<Tile> + i * 16);
+        if (column + 8 <= Shape::kMaps)
+          epilogue.apply(pixels.rows[v], column, values.at, shared, pixels.own[v]);
+        else
+          store_columns<8>(epilogue, pixels.rows[v], column, Shape::kMaps, values.at);
+      }
+      pixels = next;
+    }
+  }
+
+  template <class Epilogue>
+  static __device__ void multiply(const Shared& shared, const Work& work, const Epilogue& epilogue, int images,
+                                  int warpgroup) {
+    constexpr int kChunkBytes = kChunkPixels * kRowBytes<typename Epilogue::Tile>;
+    wait_for_inputs();
+    if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
+    uint32_t number = kPingPong ? uint32_t(warpgroup) : 0;  // of the block's tiles
+    for (uint32_t tile = blockIdx.x + number * gridDim.x; tile < work.tiles;
+         tile += kTurns * gridDim.x, number += kTurns) {
+      float acc[kPixels / 2];
+#pragma unroll
+      for (int i = 0; i < kPixels / 2; ++i) acc[i] = 0.0f;
+      wait_turn(warpgroup);
+      accumulate(shared, number, warpgroup, acc);
+      store(epilogue, Work::box(tile), Work::map(tile) + (kPingPong ? 0 : warpgroup * 64), images, warpgroup,
+            shared.base + kChunksAt + warpgroup * kChunkBytes, acc);
+    }
+  }
+
+  template <class Epilogue>
+  static __device__ void run(const CUtensorMap* x_map, const CUtensorMap* w_map, const Epilogue& epilogue, int images) {
+    extern __shared__ __align__(1024) char memory[];
+    const Shared shared{shared_address(memory)};
+    if (threadIdx.x == kConsumers) {
+      prefetch_map(*x_map);
+      prefetch_map(*w_map);
+    }
+    const Work work(images);
+    // From one lane, so that the compiler sees that a warp does not diverge.
+    const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0), warpgroup = warp / 4;
+    set_up(shared);
+    if (warpgroup == 2) {
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+      if (threadIdx.x == kConsumers) load_boxes(x_map, shared, work);
+      if (threadIdx.x == kConsumers + 32) load_weights(w_map, shared, work);
+      if (kRounds && warp >= 10) round_boxes(shared, work, int(threadIdx.x) - (kThreads - kRounders));
+    } else {
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+      multiply(shared, work, epilogue, images, warpgroup);
+    }
+  }
+};
+
+}  // namespace aicf

@@ -1,0 +1,146 @@
+#include "kernels/conv/cuda/conv_halo_tma_cuda.h"
+
+#include "base/error.h"
+#include "base/rounding.h"
+#include "kernels/common/cuda_walk.h"
+#include "kernels/conv/cuda/conv_halo_tma_ways.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
+#include "kernels/conv/cuda/conv_tma_cuda.h"
+#include "kernels/matmul/cuda/matmul_cuda.h"
+#include "kernels/matmul/cuda/wgmma_text.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+
+namespace aicf {
+namespace {
+
+constexpr size_t kHaloRows = 1, kHaloColumns = 2;  // of the three spatial axes, the first of which is empty
+
+int64_t halo_size(const Dim& dim) { return dim.require_constant("a size of a convolution"); }
+bool takes_halves(const CudaProblem& epilogue) { return epilogue_tile(*epilogue.program).has_value(); }
+
+HaloTmaSizes halo_tma_sizes(const CudaProblem& problem, const CudaWindowAxes& axes,
+                            const CudaProblem& epilogue) {
+  const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  HaloTmaSizes sizes;
+  sizes.images = upper_bound(x.sizes[0], problem.ranges);
+  sizes.height = halo_size(axes[kHaloRows].out), sizes.width = halo_size(axes[kHaloColumns].out);
+  sizes.channels = halo_size(w.sizes[1]), sizes.maps = halo_size(w.sizes[0]);
+  for (const size_t axis : {kHaloRows, kHaloColumns}) {
+    sizes.kernel[axis - kHaloRows] = halo_size(axes[axis].kernel);
+    sizes.dilation[axis - kHaloRows] = halo_size(axes[axis].dilation);
+  }
+  sizes.element_bytes = dtype_bytes(x.dtype);
+  sizes.tile_bytes = takes_halves(epilogue) ? 2 : 4;
+  sizes.result_bytes = conv_result_bytes(problem);
+  sizes.machine = problem.machine;
+  return sizes;
+}
+
+HaloTmaPlan choose_halo_tma(const CudaProblem& problem, const HaloTmaSizes& sizes) {
+  for (const HaloTmaPlan& plan : halo_tma_plans(sizes))
+    if (!is_named(problem.way) || Way(halo_tma_way(plan)) == problem.way) return plan;
+  AICF_CHECK(false, "a convolution that cannot run so: " + to_string(problem.way));
+}
+
+std::string halo_tma_shape_text(const HaloTmaSizes& s, const CudaWindowAxes& axes, const HaloTmaPlan& plan,
+                                size_t spatial_axes) {
+  std::string text = "struct Shape {\n";
+  const auto add = [&](const char* name, int64_t value) {
+    text += std::string("  static constexpr int ") + name + " = " + std::to_string(value) + ";\n";
+  };
+  add("kSpatialAxes", static_cast<int64_t>(spatial_axes));
+  add("kHalves", s.element_bytes / 2);
+  add("kSlices", plan.slices), add("kLastInstructions", plan.last_instructions);
+  add("kMaps", s.maps);
+  add("kOutW", s.width), add("kOutH", s.height);
+  add("kRows", plan.rows), add("kColumns", plan.columns), add("kImages", plan.images);
+  text += "  static constexpr bool kPatches = " + flag(plan.patches) + ";\n";
+  add("kKernelW", s.kernel[1]), add("kKernelH", s.kernel[0]);
+  add("kDilationW", s.dilation[1]), add("kDilationH", s.dilation[0]);
+  add("kLowW", halo_size(axes[kHaloColumns].low)), add("kLowH", halo_size(axes[kHaloRows].low));
+  return text + "};\n";
+}
+
+// Whether registers have room for the operands of two chunks beside the sums.
+bool fetches_ahead(const CudaProblem& epilogue) {
+  constexpr int kRoom = 64, kVectors = 2;
+  const ChunkRegisters chunk = chunk_registers(epilogue, kConvInputs, takes_halves(epilogue), 64);
+  return 2 * kVectors * chunk.own + chunk.shared <= kRoom;
+}
+
+std::string halo_tma_type_text(const CudaProblem& problem, const CudaProblem& epilogue,
+                               const HaloTmaPlan& plan) {
+  const auto number = [](int64_t v) { return std::to_string(v) + ", "; };
+  return "aicf::ConvHaloTma<Multiply, Shape, " + number(plan.maps) + number(plan.buffers) +
+         number(plan.stages) + flag(plan.keeps_weights) + ", " + flag(fetches_ahead(epilogue)) + ", " +
+         flag(problem.inputs[1].constant) + ">";
+}
+
+std::vector<TensorMapSpec> halo_tma_maps(const CudaProblem& problem, const CudaWindowAxes& axes,
+                                         const HaloTmaPlan& plan) {
+  constexpr int32_t kSwizzle = 128;
+  const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
+  const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  const int32_t channels = number(stage_channels(x));
+  TensorMapSpec boxes{0, {1}, {channels}, kSwizzle};
+  for (size_t axis = x.sizes.size() - 1; axis >= 2; --axis) {
+    boxes.axes.push_back(static_cast<int32_t>(axis));
+    boxes.box.push_back(number(axis + 1 == x.sizes.size() ? plan.width : plan.height));
+  }
+  boxes.axes.push_back(0), boxes.box.push_back(number(plan.images));
+  TensorMapSpec weights{1, weight_axes(w, axes), {}, kSwizzle};
+  weights.box.assign(weights.axes.size(), 1);
+  weights.box.front() = channels;
+  weights.box.back() = number(plan.maps);
+  return {boxes, weights};
+}
+
+}  // namespace
+
+bool conv_halo_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
+  if (!copies_boxes(problem, axes)) return false;
+  const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
+  const CudaWindow& w = problem.inputs[1];
+  return is_one(axes[kHaloColumns].stride) && is_one(axes[kHaloRows].stride) && w.sizes[1].is_constant() &&
+         halo_size(w.sizes[1]) > 0 && !(is_one(axes[kHaloColumns].kernel) && is_one(axes[kHaloRows].kernel));
+}
+
+std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,
+                                                  const CudaProblem& epilogue) {
+  std::vector<KernelVariant> variants;
+  for (const HaloTmaPlan& plan : halo_tma_plans(halo_tma_sizes(problem, axes, epilogue)))
+    variants.push_back({halo_tma_way(plan), plan.microseconds});
+  return variants;
+}
+
+CudaCode conv_halo_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
+                            const CudaProblem& epilogue_problem) {
+  const HaloTmaSizes sizes = halo_tma_sizes(problem, axes, epilogue_problem);
+  const HaloTmaPlan plan = choose_halo_tma(problem, sizes);
+  const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
+  CudaParams params;
+  const CudaEpilogue epilogue = cuda_epilogue(epilogue_problem, kConvInputs, params);
+  CudaCode code;
+  code.compile_cost = kLongToCompile;
+  code.source = includes({"conv/cuda/conv_halo_tma.cuh"}) + epilogue.text +
+                wgmma_multiply_text(x.dtype, static_cast<int>(plan.pixels), true, true) +
+                halo_tma_shape_text(sizes, axes, plan, w.sizes.size() - 2);
+  const std::string body = "  const Epilogue epilogue = " + epilogue.make + ";\n  " +
+                           halo_tma_type_text(problem, epilogue_problem, plan) +
+                           "::run(&map0, &map1, epilogue, int(" + params.expr(x.sizes[0]) + "));\n}\n";
+  CudaLaunch launch;
+  launch.function = "conv_halo_tma_" + std::string(dtype_name(x.dtype));
+  launch.block = 384;
+  const Dim tiles(ceil_div(sizes.height, plan.rows) * ceil_div(sizes.width, plan.columns) *
+                  ceil_div(sizes.maps, plan.maps));
+  launch.grid[0] = min(tiles * ceildiv(x.sizes[0], Dim(plan.images)), Dim(problem.machine.multiprocessors));
+  launch.shared_bytes = plan.shared_bytes;
+  launch.params = params.dims();
+  launch.tensor_maps = halo_tma_maps(problem, axes, plan);
+  if (w.constant) launch.early_inputs = {1};
+  code.source += "\n" + cuda_kernel_head(problem, launch, false, 1) + body;
+  code.launches.push_back(std::move(launch));
+  return code;
+}
+
+}  // namespace aicf

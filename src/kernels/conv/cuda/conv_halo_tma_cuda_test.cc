@@ -1,0 +1,175 @@
+// Convolutions of which a box comes once with its halo: layouts, ways, and what it takes.
+#include <algorithm>
+#include <set>
+
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
+#include "kernels/conv/testing/cuda_conv_case.h"
+#include "kernels/matmul/cuda/matmul_way.h"
+#include "kernels/testing/layout_text.h"
+
+namespace aicf {
+namespace {
+
+using cuda_testing::channels_last;
+using cuda_testing::conv_problem;
+using cuda_testing::ConvCase;
+using cuda_testing::LayoutText;
+using cuda_testing::RandomWindows;
+
+const CudaKernel& conv_row() { return *find_cuda_kernel("conv_mma"); }
+
+// Channels last at a stride of 1, of weights that lie as they are packed at load.
+CudaProblem boxed_problem(RandomWindows& random, ConvCase c, int64_t images, int64_t size) {
+  c.stride = 1;
+  CudaProblem p = conv_problem(random, c.tf32 ? DType::f32 : DType::bf16, c);
+  const Dim out(size + 2 - c.dilation * (c.kernel - 1));
+  for (size_t i = 0; i < c.spatial; ++i)
+    p.inputs[0].sizes[2 + i] = Dim(size), p.outputs[0].sizes[2 + i] = out;
+  p.inputs[0].sizes[0] = p.outputs[0].sizes[0] = Dim(images);
+  for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) {
+    *window = channels_last(*window);
+    window->offset = Dim(0);
+  }
+  if (c.bias) p.inputs.back() = {p.inputs[0].dtype, Dim(0), {Dim(c.maps)}, {Dim(1)}};
+  if (c.tf32) p.params.back() = Dim(kRoundedY);
+  p.inputs[1].constant = true;
+  p.arch = 90;
+  p.ranges = &random.ranges();
+  return p;
+}
+
+struct Sized {
+  ConvCase c;
+  int64_t images, size;
+};
+const std::vector<Sized>& boxed_cases() {
+  static const std::vector<Sized> cases = {
+      {{.channels = 64, .maps = 64, .bias = true}, 12, 256},
+      {{.channels = 64, .maps = 64, .bias = true, .tf32 = true}, 12, 256},
+      {{.channels = 256, .maps = 256}, 12, 64},
+      {{.channels = 128, .maps = 128, .bias = true, .tf32 = true}, 12, 128},
+      {{.channels = 72, .maps = 100, .kernel = 5}, 3, 29},
+      {{.channels = 24, .maps = 24, .dilation = 2}, 6, 96},
+      {{.channels = 512, .maps = 512}, 48, 7},
+      {{.spatial = 1, .channels = 96, .maps = 80, .kernel = 7, .tf32 = true}, 5, 1000},
+  };
+  return cases;
+}
+
+std::vector<KernelVariant> halo_tma_variants(const CudaProblem& p) {
+  std::vector<KernelVariant> list;
+  for (const KernelVariant& variant : cuda_variants(conv_row(), p))
+    if (std::holds_alternative<HaloTmaWay>(variant.way)) list.push_back(variant);
+  return list;
+}
+
+// In every way what the host counts, of shared memory and of boxes, is what the device lays out.
+TEST(ConvHaloTmaCuda, LayoutsAgree) {
+  std::vector<std::string> texts;
+  RandomWindows random(9);
+  for (const auto& [c, images, size] : boxed_cases()) {
+    CudaProblem p = boxed_problem(random, c, images, size);
+    const std::vector<KernelVariant> variants = halo_tma_variants(p);
+    ASSERT_FALSE(variants.empty());
+    for (const KernelVariant& variant : variants) {
+      p.way = variant.way;
+      const CudaCode code = conv_row().generate(p);
+      const CudaLaunch& launch = code.launches.at(0);
+      const size_t type = code.source.find("aicf::ConvHaloTma<");
+      LayoutText text(code.source);
+      text.use("Kernel", code.source.substr(type, code.source.find("::run", type) - type));
+      text.equal("Kernel::kBytes<Epilogue::Tile>", launch.shared_bytes);
+      text.equal("Kernel::kThreads", launch.block);
+      const std::vector<int32_t>&x = launch.tensor_maps.at(0).box, &w = launch.tensor_maps.at(1).box;
+      text.equal("Kernel::kSliceChannels", x[0]);
+      text.equal("Kernel::kSliceChannels", w[0]);
+      int64_t positions = 1;
+      for (size_t axis = 1; axis < x.size(); ++axis) positions *= x[axis];
+      text.equal("Kernel::Box::kPositions", positions);
+      text.equal("Kernel::Box::kWidth", x[1]);
+      text.equal("Kernel::kStageBytes", w.back() * 128);
+      texts.push_back(text.text());
+    }
+  }
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
+}
+
+// The sums of 64 maps and 256 pixels stay in registers, beside the epilogue.
+TEST(ConvHaloTmaCuda, ResultsStayInRegisters) {
+  std::vector<std::string> texts;
+  RandomWindows random(9);
+  for (const auto& [c, images, size] : boxed_cases()) {
+    CudaProblem p = boxed_problem(random, c, images, size);
+    p.way = halo_tma_variants(p).front().way;
+    texts.push_back(conv_row().generate(p).source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
+TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {
+  RandomWindows random(3);
+  CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64}, 24, 56);
+  std::set<std::string> texts;
+  double before = 0;
+  const std::vector<KernelVariant> variants = halo_tma_variants(p);
+  for (const KernelVariant& variant : variants) {
+    EXPECT_GE(variant.microseconds, before);
+    before = variant.microseconds;
+    p.way = variant.way;
+    const CudaCode code = conv_row().generate(p);
+    EXPECT_TRUE(code.launches.at(0).function.starts_with("conv_halo_tma")) << to_string(variant.way);
+    texts.insert(code.source);
+  }
+  EXPECT_GT(texts.size(), 4u);
+  EXPECT_EQ(texts.size(), variants.size());
+  p.way = HaloTmaWay{1, 1, 32};
+  EXPECT_THROW(conv_row().generate(p), InternalError);
+}
+
+// Before the launches before have ended, only weights that no launch writes.
+TEST(ConvHaloTmaCuda, ReadsConstantWeightsEarly) {
+  RandomWindows random(3);
+  CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64}, 24, 56);
+  p.way = halo_tma_variants(p).front().way;
+  for (const bool constant : {true, false}) {
+    p.inputs[1].constant = constant;
+    const CudaCode code = conv_row().generate(p);
+    EXPECT_EQ(code.launches.at(0).early_inputs, constant ? std::vector<int32_t>{1} : std::vector<int32_t>());
+    EXPECT_NE(code.source.find(constant ? ", true>::run" : ", false>::run"), std::string::npos);
+  }
+}
+
+// Windows that overlap, at a stride of 1, channels last.
+TEST(ConvHaloTmaCuda, TakesWindowsThatOverlap) {
+  RandomWindows random(5);
+  const auto takes = [&](const ConvCase& c, bool last = true) {
+    CudaProblem p = boxed_problem(random, c, 4, 28);
+    if (!last) std::swap(p.inputs[0].strides[1], p.inputs[0].strides[3]);
+    return !halo_tma_variants(p).empty();
+  };
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64}));
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .tf32 = true}));
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .kernel = 1}));
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64}, false));
+  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 64}));
+  EXPECT_FALSE(takes({.channels = 60, .maps = 64})) << "positions are no whole 16 bytes";
+}
+
+// Layers of which each tap by itself would bring x anew.
+TEST(ConvHaloTmaCuda, OverlappingWindowsAreCheaperAtOnce) {
+  RandomWindows random(7);
+  const auto is_first = [&](const ConvCase& c, int64_t images, int64_t size) {
+    const CudaProblem p = boxed_problem(random, c, images, size);
+    return std::holds_alternative<HaloTmaWay>(cuda_variants(conv_row(), p).front().way);
+  };
+  EXPECT_TRUE(is_first({.channels = 64, .maps = 64}, 24, 56));
+  EXPECT_TRUE(is_first({.channels = 64, .maps = 64, .tf32 = true}, 12, 256));
+  EXPECT_TRUE(is_first({.channels = 128, .maps = 128, .tf32 = true}, 12, 128));
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,154 @@
+#include "kernels/conv/cuda/conv_halo_tma_ways.h"
+
+#include <algorithm>
+
+#include "base/rounding.h"
+#include "kernels/conv/cuda/conv_cycles.h"
+
+namespace aicf {
+namespace {
+
+constexpr int64_t kRowBytes = 128;      // of a position, or a map, in a slice
+constexpr int64_t kInstructions = 4;    // of a slice and tap
+constexpr int64_t kMostPixels = 256;    // of an instruction
+constexpr int64_t kMostAxis = 256;      // of a box that the copy engine loads
+constexpr int64_t kWarpgroupMaps = 64;  // rows of an instruction
+constexpr int64_t kSwizzleBytes = 1024, kChunkPixels = 32, kWarpgroups = 2;
+
+double number(int64_t n) { return static_cast<double>(n); }
+
+int64_t slice_channels(const HaloTmaSizes& s) { return kRowBytes / s.element_bytes; }
+int64_t taps(const HaloTmaSizes& s) { return s.kernel[0] * s.kernel[1]; }
+int64_t tma_boxes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
+  return ceil_div(s.images, p.images) * ceil_div(s.height, p.rows) * ceil_div(s.width, p.columns);
+}
+int64_t positions(const HaloTmaPlan& p) { return p.width * p.height * p.images; }
+
+// As SwizzledBox and ConvHaloTma lay it out.
+int64_t tma_box_bytes(const HaloTmaPlan& p) { return round_up(positions(p) * kRowBytes, kSwizzleBytes); }
+int64_t shared_bytes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
+  const int64_t barriers = round_up(p.buffers * 3 + p.stages * 2, int64_t{2}) * 8;
+  const int64_t chunks = kWarpgroups * kChunkPixels * (kWarpgroupMaps * s.tile_bytes + 16);
+  return p.buffers * tma_box_bytes(p) + p.stages * p.maps * kRowBytes + barriers + chunks;
+}
+
+// Cycles of a multiprocessor. Its matrix units take eight columns in four cycles; shared memory moves 128
+// bytes in each, read by the instructions, written by the copy engine, rounded in place, and on the way of
+// results.
+double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
+  constexpr double kColumnCycles = 0.5, kSharedBytes = 128, kL2Bytes = 5500;
+  constexpr double kBusy = 1.08;          // of instructions that follow one another
+  constexpr double kResultCycles = 0.16;  // of a warpgroup, in the epilogue
+  constexpr double kTurn = 150;           // from a warpgroup's last instruction to the other's first
+  constexpr double kFirst = 1200, kLoadBytes = 40;  // until a load begins to come, and of it
+  constexpr double kRounded = 3;                    // of a position
+  const double groups = number(p.maps / kWarpgroupMaps), pixels = number(p.pixels);
+  const double instructions =
+      number(taps(s) * ((p.slices - 1) * kInstructions + p.last_instructions)) * groups;
+  const double box = number(p.slices * positions(p) * kRowBytes),
+               weights = number(p.slices * taps(s) * p.maps * kRowBytes);
+  const double results = pixels * number(p.maps);
+  const double moved = instructions * 32 * (kWarpgroupMaps + pixels) + box * (s.element_bytes == 4 ? 3 : 1) +
+                       (p.keeps_weights ? 0 : weights) + 2 * results * number(s.tile_bytes);
+  const int64_t tiles = tma_boxes(s, p) * ceil_div(s.maps, p.maps), all = s.machine.multiprocessors;
+  const double loaded = box + (p.keeps_weights ? 0 : weights) + results * s.result_bytes;
+  const double from_l2 = loaded * number(std::min(tiles, all)) / kL2Bytes;
+  // A buffer is loaded, and rounded by 64 threads, while the others are read.
+  const double load = kFirst + number(tma_box_bytes(p)) / kLoadBytes +
+                      (s.element_bytes == 4 ? kRounded * number(positions(p)) : 0);
+  const double product = std::max({instructions * pixels * kColumnCycles, moved / kSharedBytes, from_l2,
+                                   number(p.slices) * load / number(p.buffers - 1)}) *
+                         kBusy;
+  const double epilogue = results / groups * kResultCycles;
+  const bool ping_pong = groups == 1;
+  const double tile = ping_pong ? std::max(product + kTurn, (product + epilogue) / 2) : product + epilogue;
+  const double first = load + (p.keeps_weights ? weights / 2 / kLoadBytes : 0);
+  const double sum =
+      number(ceil_div(tiles, all)) * tile + (ping_pong ? std::max(epilogue, tile - product) : 0);
+  const double memory = number(s.images * s.height * s.width) *
+                        (number(s.channels * s.element_bytes) + number(s.maps) * s.result_bytes) /
+                        kConvMemoryBytes;
+  return (kConvStart + first + std::max(sum, memory + 0.1 * sum)) / kCyclesPerMicrosecond;
+}
+
+// With the boxes and stages that fit; none where too few do.
+void add_plans(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, HaloTmaPlan p) {
+  constexpr int64_t kMostStages = 24, kFewStages = 4, kManyStages = 9;
+  p.width = p.columns + (s.kernel[1] - 1) * s.dilation[1];
+  p.height = p.rows + (s.kernel[0] - 1) * s.dilation[0];
+  const int64_t last = ((p.images - 1) * p.height + p.rows - 1) * p.width + p.columns;
+  p.pixels = p.patches ? 8 * p.rows : round_up(last, int64_t{8});
+  if (p.pixels > kMostPixels || p.width > kMostAxis || p.height > kMostAxis) return;
+  p.slices = ceil_div(s.channels, slice_channels(s));
+  p.last_instructions =
+      ceil_div((s.channels - (p.slices - 1) * slice_channels(s)) * kInstructions, slice_channels(s));
+  const int64_t steps = p.slices * taps(s), limit = shared_limit(90);
+  HaloTmaPlan best;
+  const auto consider = [&](const HaloTmaPlan& plan) {
+    HaloTmaPlan c = plan;
+    c.shared_bytes = shared_bytes(s, c);
+    if (c.shared_bytes > limit) return;
+    c.microseconds = halo_tma_microseconds(s, c);
+    if (best.microseconds == 0 || c.microseconds < best.microseconds) best = c;
+  };
+  if (ceil_div(s.maps, p.maps) == 1 && steps <= 64) {
+    p.keeps_weights = true, p.stages = steps;
+    for (p.buffers = 3; p.buffers >= 2; --p.buffers) consider(p);
+  }
+  p.keeps_weights = false;
+  for (const auto& [buffers, least] : {std::pair{3, kManyStages}, std::pair{2, kFewStages}}) {
+    p.buffers = buffers, p.stages = 0;
+    p.stages = std::min(kMostStages, (limit - shared_bytes(s, p)) / (p.maps * kRowBytes + 16));
+    if (p.stages < least) continue;
+    consider(p);
+    break;
+  }
+  if (best.microseconds > 0) plans.push_back(best);
+}
+
+// Boxes as wide as evenly cut rows, of several images where they are whole, and patches of eight columns.
+void add_boxes(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, int64_t maps) {
+  HaloTmaPlan p;
+  p.maps = maps;
+  for (int64_t columns = std::min(s.width, kMostPixels); columns >= 1; --columns) {
+    if (columns != ceil_div(s.width, ceil_div(s.width, columns))) continue;
+    p.columns = columns;
+    for (p.rows = 1; p.rows <= std::min(s.height, kMostPixels / columns); ++p.rows) {
+      const bool whole = columns == s.width && p.rows == s.height;
+      const int64_t most = whole ? std::min(s.images, kMostPixels / (columns * p.rows)) : 1;
+      for (p.images = 1; p.images <= most; ++p.images) add_plans(plans, s, p);
+    }
+  }
+  p.patches = true, p.columns = 8, p.images = 1;
+  for (p.rows = 1; p.rows <= std::min(s.height, kMostPixels / 8); ++p.rows) add_plans(plans, s, p);
+}
+
+}  // namespace
+
+std::vector<HaloTmaPlan> halo_tma_plans(const HaloTmaSizes& s) {
+  std::vector<HaloTmaPlan> plans;
+  if (taps(s) == 1) return plans;
+  add_boxes(plans, s, kWarpgroupMaps);
+  if (s.maps > kWarpgroupMaps) add_boxes(plans, s, kWarpgroupMaps * kWarpgroups);
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  // Of patches and of other boxes, of tiles of either width, some each.
+  constexpr size_t kMostOfForm = 3;
+  std::vector<HaloTmaPlan> first;
+  for (const HaloTmaPlan& plan : plans) {
+    const auto is_known = [&](const HaloTmaPlan& p) { return halo_tma_way(p) == halo_tma_way(plan); };
+    const auto is_like = [&](const HaloTmaPlan& p) {
+      return p.patches == plan.patches && p.maps == plan.maps;
+    };
+    if (std::none_of(first.begin(), first.end(), is_known) &&
+        static_cast<size_t>(std::count_if(first.begin(), first.end(), is_like)) < kMostOfForm)
+      first.push_back(plan);
+  }
+  return first;
+}
+
+HaloTmaWay halo_tma_way(const HaloTmaPlan& plan) {
+  return {static_cast<int>(plan.rows), static_cast<int>(plan.columns), static_cast<int>(plan.maps)};
+}
+
+}  // namespace aicf
