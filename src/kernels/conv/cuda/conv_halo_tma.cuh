@@ -18,22 +18,30 @@ __device__ __forceinline__ uint64_t row_descriptor(uint32_t address, uint32_t do
 }
 
 // Shape: constants kSpatialAxes, 1 or 2, kHalves, of an element, kSlices, of channels, kLastInstructions, of the last slice,
-// kMaps, of the result kOutW, kOutH, of a box kRows, kColumns, kImages, kPatches, and kKernelW, kKernelH, kDilationW,
-// kDilationH, kLowW, kLowH.
-// Positions of x under a box of results. Columns of the product are positions in order from that of a first tap, of which
-// the last of each row have no result; or, kPatches, eight results of each row, whose rows are as wide.
+// kMaps, of the result kOutW, kOutH, of a box kRows, kColumns, kImages, kPatches, and kKernelW, kKernelH, kStrideW,
+// kStrideH, kDilationW, kDilationH, kLowW, kLowH.
+// Positions of x under a box of results. At strides neighbouring windows take every second (third, …) position: positions
+// of one remainder, or phase, of both axes lie together, so that those of neighbouring results do, whatever the tap.
+// Columns of the product are positions in order from that of a first tap, of which the last of each row have no result;
+// or, kPatches, eight results of each row, whose rows are as wide.
 template <class Shape>
 struct SwizzledBox {
-  static constexpr int kWidth = Shape::kColumns + (Shape::kKernelW - 1) * Shape::kDilationW;
-  static constexpr int kHeight = Shape::kRows + (Shape::kKernelH - 1) * Shape::kDilationH;
+  static constexpr int kPhasesW = Shape::kStrideW < Shape::kKernelW ? Shape::kStrideW : Shape::kKernelW;
+  static constexpr int kPhasesH = Shape::kStrideH < Shape::kKernelH ? Shape::kStrideH : Shape::kKernelH;
+  static constexpr int kPhases = kPhasesW * kPhasesH;
+  // Of a phase.
+  static constexpr int kWidth = Shape::kColumns + (Shape::kKernelW - 1) * Shape::kDilationW / Shape::kStrideW;
+  static constexpr int kHeight = Shape::kRows + (Shape::kKernelH - 1) * Shape::kDilationH / Shape::kStrideH;
   static constexpr int kPositions = kWidth * kHeight * Shape::kImages;
   static constexpr int kDown = Shape::kPatches ? kWidth : 8;
   static constexpr int kLast =  // position of the last result
       ((Shape::kImages - 1) * kHeight + Shape::kRows - 1) * kWidth + Shape::kColumns - 1;
   static constexpr int kPixels = Shape::kPatches ? 8 * Shape::kRows : (kLast + 8) / 8 * 8;  // columns of the product
-  static constexpr int kBytes = (kPositions * 128 + 1023) / 1024 * 1024;
+  static constexpr int kPhaseBytes = (kPositions * 128 + 1023) / 1024 * 1024, kBytes = kPhases * kPhaseBytes;
   static_assert(!Shape::kPatches || (Shape::kColumns == 8 && Shape::kImages == 1), "patches of eight columns");
-  static_assert(kPixels <= 256 && kWidth <= 256 && kHeight <= 256, "columns of an instruction; what a box may have");
+  static_assert(kPixels <= 256 && kWidth * Shape::kStrideW <= 256 && kHeight * Shape::kStrideH <= 256,
+                "columns of an instruction; what a box may have");
+  static_assert(kPhases == 1 || (Shape::kDilationW == 1 && Shape::kDilationH == 1), "every phase has taps");
 
   static constexpr int kAcross = (Shape::kOutW + Shape::kColumns - 1) / Shape::kColumns,
                        kAlong = (Shape::kOutH + Shape::kRows - 1) / Shape::kRows;
@@ -42,6 +50,13 @@ struct SwizzledBox {
       : w(int(number % kAcross) * Shape::kColumns),
         h(int(number / kAcross % kAlong) * Shape::kRows),
         image(int(number / (kAcross * kAlong)) * Shape::kImages) {}
+
+  // Where a tap's first position lies, in bytes.
+  static __device__ __forceinline__ constexpr uint32_t tap_offset(int kh, int kw) {
+    const int r = kh * Shape::kDilationH, c = kw * Shape::kDilationW;
+    return uint32_t((r % Shape::kStrideH * kPhasesW + c % Shape::kStrideW) * kPhaseBytes +
+                    (r / Shape::kStrideH * kWidth + c / Shape::kStrideW) * 128);
+  }
 
   // The index among all pixels of the result of `pixel`, a column of the product; whether there is such a result.
   __device__ __forceinline__ bool find(int pixel, int images, int64_t& index) const {
@@ -143,11 +158,16 @@ struct ConvHaloTma {
       for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
         barrier_wait(shared.free(place.slot), place.parity ^ 1);
         const uint32_t barrier = shared.loaded(place.slot), to = shared.box(place.slot);
-        barrier_expect(barrier, Box::kPositions * 128);
-        if constexpr (Shape::kSpatialAxes == 1)
-          load_box(map, to, barrier, slice * kSliceChannels, box.w - Shape::kLowW, box.image);
-        else
-          load_box(map, to, barrier, slice * kSliceChannels, box.w - Shape::kLowW, box.h - Shape::kLowH, box.image);
+        barrier_expect(barrier, Box::kPhases * Box::kPositions * 128);
+#pragma unroll
+        for (int phase = 0; phase < Box::kPhases; ++phase) {
+          const int w = box.w * Shape::kStrideW - Shape::kLowW + phase % Box::kPhasesW,
+                    h = box.h * Shape::kStrideH - Shape::kLowH + phase / Box::kPhasesW;
+          if constexpr (Shape::kSpatialAxes == 1)
+            load_box(map, to + phase * Box::kPhaseBytes, barrier, slice * kSliceChannels, w, box.image);
+          else
+            load_box(map, to + phase * Box::kPhaseBytes, barrier, slice * kSliceChannels, w, h, box.image);
+        }
       }
     }
     launch_dependents();
@@ -184,13 +204,15 @@ struct ConvHaloTma {
     for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x)
       for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
         barrier_wait(shared.loaded(place.slot), place.parity);
-        const uint32_t box = shared.box(place.slot);
+        for (int phase = 0; phase < Box::kPhases; ++phase) {
+          const uint32_t from = shared.box(place.slot) + phase * Box::kPhaseBytes;
 #pragma unroll 4
-        for (int i = thread; i < Box::kPositions * 8; i += kRounders) {
-          uint4 v = load_shared(box + i * 16);
-          v.x = to_tf32(v.x), v.y = to_tf32(v.y), v.z = to_tf32(v.z), v.w = to_tf32(v.w);
-          asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(box + i * 16), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                       : "memory");
+          for (int i = thread; i < Box::kPositions * 8; i += kRounders) {
+            uint4 v = load_shared(from + i * 16);
+            v.x = to_tf32(v.x), v.y = to_tf32(v.y), v.z = to_tf32(v.z), v.w = to_tf32(v.w);
+            asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(from + i * 16), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                         : "memory");
+          }
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         barrier_arrive(shared.ready(place.slot));
@@ -233,14 +255,13 @@ struct ConvHaloTma {
 #pragma unroll 1
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
       barrier_wait(shared.ready(x.slot), x.parity);
-      uint32_t row = shared.box(x.slot);
 #pragma unroll 1
-      for (int kh = 0; kh < Shape::kKernelH; ++kh, row += Shape::kDilationH * Box::kWidth * 128) {
-        uint32_t at = row;
+      for (int kh = 0; kh < Shape::kKernelH; ++kh) {
 #pragma unroll 1
-        for (int kw = 0; kw < Shape::kKernelW; ++kw, at += Shape::kDilationW * 128) {
+        for (int kw = 0; kw < Shape::kKernelW; ++kw) {
           barrier_wait(shared.full(w.slot), w.parity);
-          const uint64_t a = row_descriptor(shared.weights(w.slot) + first_row, 8), b = row_descriptor(at, Box::kDown);
+          const uint64_t a = row_descriptor(shared.weights(w.slot) + first_row, 8),
+                         b = row_descriptor(shared.box(x.slot) + Box::tap_offset(kh, kw), Box::kDown);
           if (Shape::kLastInstructions == 4 || slice + 1 < Shape::kSlices)
             step<4>(a, b, acc);
           else

@@ -27,6 +27,7 @@ HaloTmaSizes halo_tma_sizes(const CudaProblem& problem, const CudaWindowAxes& ax
   sizes.channels = halo_size(w.sizes[1]), sizes.maps = halo_size(w.sizes[0]);
   for (const size_t axis : {kHaloRows, kHaloColumns}) {
     sizes.kernel[axis - kHaloRows] = halo_size(axes[axis].kernel);
+    sizes.stride[axis - kHaloRows] = halo_size(axes[axis].stride);
     sizes.dilation[axis - kHaloRows] = halo_size(axes[axis].dilation);
   }
   sizes.element_bytes = dtype_bytes(x.dtype);
@@ -56,6 +57,7 @@ std::string halo_tma_shape_text(const HaloTmaSizes& s, const CudaWindowAxes& axe
   add("kRows", plan.rows), add("kColumns", plan.columns), add("kImages", plan.images);
   text += "  static constexpr bool kPatches = " + flag(plan.patches) + ";\n";
   add("kKernelW", s.kernel[1]), add("kKernelH", s.kernel[0]);
+  add("kStrideW", s.stride[1]), add("kStrideH", s.stride[0]);
   add("kDilationW", s.dilation[1]), add("kDilationH", s.dilation[0]);
   add("kLowW", halo_size(axes[kHaloColumns].low)), add("kLowH", halo_size(axes[kHaloRows].low));
   return text + "};\n";
@@ -82,12 +84,14 @@ std::vector<TensorMapSpec> halo_tma_maps(const CudaProblem& problem, const CudaW
   const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   const int32_t channels = number(stage_channels(x));
-  TensorMapSpec boxes{0, {1}, {channels}, kSwizzle};
-  for (size_t axis = x.sizes.size() - 1; axis >= 2; --axis) {
-    boxes.axes.push_back(static_cast<int32_t>(axis));
-    boxes.box.push_back(number(axis + 1 == x.sizes.size() ? plan.width : plan.height));
-  }
-  boxes.axes.push_back(0), boxes.box.push_back(number(plan.images));
+  TensorMapSpec boxes{0, {1}, {channels}, kSwizzle, {1}};
+  const auto add_axis = [&](int32_t axis, int64_t box, int64_t step) {
+    boxes.axes.push_back(axis), boxes.box.push_back(number(box)), boxes.steps.push_back(number(step));
+  };
+  const bool is_plane = x.sizes.size() == 4;
+  add_axis(is_plane ? 3 : 2, plan.width, halo_size(axes[kHaloColumns].stride));
+  if (is_plane) add_axis(2, plan.height, halo_size(axes[kHaloRows].stride));
+  add_axis(0, plan.images, 1);
   TensorMapSpec weights{1, weight_axes(w, axes), {}, kSwizzle};
   weights.box.assign(weights.axes.size(), 1);
   weights.box.front() = channels;
@@ -100,9 +104,12 @@ std::vector<TensorMapSpec> halo_tma_maps(const CudaProblem& problem, const CudaW
 bool conv_halo_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
   if (!copies_boxes(problem, axes)) return false;
   const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
-  const CudaWindow& w = problem.inputs[1];
-  return is_one(axes[kHaloColumns].stride) && is_one(axes[kHaloRows].stride) && w.sizes[1].is_constant() &&
-         halo_size(w.sizes[1]) > 0 && !(is_one(axes[kHaloColumns].kernel) && is_one(axes[kHaloRows].kernel));
+  const CudaWindowAxis &rows = axes[kHaloRows], &columns = axes[kHaloColumns];
+  const bool strided = !is_one(rows.stride) || !is_one(columns.stride);
+  const bool dilated = !is_one(rows.dilation) || !is_one(columns.dilation);
+  const Dim& channels = problem.inputs[1].sizes[1];
+  return channels.is_constant() && halo_size(channels) > 0 && !(strided && dilated) &&
+         !(is_one(rows.kernel) && is_one(columns.kernel));
 }
 
 std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,

@@ -19,11 +19,10 @@ using cuda_testing::RandomWindows;
 
 const CudaKernel& conv_row() { return *find_cuda_kernel("conv_mma"); }
 
-// Channels last at a stride of 1, of weights that lie as they are packed at load.
-CudaProblem boxed_problem(RandomWindows& random, ConvCase c, int64_t images, int64_t size) {
-  c.stride = 1;
+// Channels last, of weights that lie as they are packed at load.
+CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t images, int64_t size) {
   CudaProblem p = conv_problem(random, c.tf32 ? DType::f32 : DType::bf16, c);
-  const Dim out(size + 2 - c.dilation * (c.kernel - 1));
+  const Dim out((size + 1 - c.dilation * (c.kernel - 1)) / c.stride + 1);
   for (size_t i = 0; i < c.spatial; ++i)
     p.inputs[0].sizes[2 + i] = Dim(size), p.outputs[0].sizes[2 + i] = out;
   p.inputs[0].sizes[0] = p.outputs[0].sizes[0] = Dim(images);
@@ -45,14 +44,16 @@ struct Sized {
 };
 const std::vector<Sized>& boxed_cases() {
   static const std::vector<Sized> cases = {
-      {{.channels = 64, .maps = 64, .bias = true}, 12, 256},
-      {{.channels = 64, .maps = 64, .bias = true, .tf32 = true}, 12, 256},
-      {{.channels = 256, .maps = 256}, 12, 64},
-      {{.channels = 128, .maps = 128, .bias = true, .tf32 = true}, 12, 128},
-      {{.channels = 72, .maps = 100, .kernel = 5}, 3, 29},
-      {{.channels = 24, .maps = 24, .dilation = 2}, 6, 96},
-      {{.channels = 512, .maps = 512}, 48, 7},
-      {{.spatial = 1, .channels = 96, .maps = 80, .kernel = 7, .tf32 = true}, 5, 1000},
+      {{.channels = 64, .maps = 64, .bias = true, .stride = 1}, 12, 256},
+      {{.channels = 64, .maps = 64, .bias = true, .stride = 1, .tf32 = true}, 12, 256},
+      {{.channels = 256, .maps = 256, .stride = 1}, 12, 64},
+      {{.channels = 128, .maps = 128, .bias = true, .stride = 1, .tf32 = true}, 12, 128},
+      {{.channels = 72, .maps = 100, .kernel = 5, .stride = 1}, 3, 29},
+      {{.channels = 24, .maps = 24, .stride = 1, .dilation = 2}, 6, 96},
+      {{.channels = 512, .maps = 512, .stride = 1}, 48, 7},
+      {{.channels = 64, .maps = 128, .stride = 2}, 24, 56},
+      {{.channels = 128, .maps = 128, .stride = 2, .tf32 = true}, 4, 57},
+      {{.spatial = 1, .channels = 96, .maps = 80, .kernel = 7, .stride = 1, .tf32 = true}, 5, 1000},
   };
   return cases;
 }
@@ -88,6 +89,7 @@ TEST(ConvHaloTmaCuda, LayoutsAgree) {
       for (size_t axis = 1; axis < x.size(); ++axis) positions *= x[axis];
       text.equal("Kernel::Box::kPositions", positions);
       text.equal("Kernel::Box::kWidth", x[1]);
+      EXPECT_EQ(launch.tensor_maps[0].steps[1], c.stride);
       text.equal("Kernel::kStageBytes", w.back() * 128);
       texts.push_back(text.text());
     }
@@ -112,7 +114,7 @@ TEST(ConvHaloTmaCuda, ResultsStayInRegisters) {
 
 TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {
   RandomWindows random(3);
-  CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64}, 24, 56);
+  CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64, .stride = 1}, 24, 56);
   std::set<std::string> texts;
   double before = 0;
   const std::vector<KernelVariant> variants = halo_tma_variants(p);
@@ -133,7 +135,7 @@ TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {
 // Before the launches before have ended, only weights that no launch writes.
 TEST(ConvHaloTmaCuda, ReadsConstantWeightsEarly) {
   RandomWindows random(3);
-  CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64}, 24, 56);
+  CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64, .stride = 1}, 24, 56);
   p.way = halo_tma_variants(p).front().way;
   for (const bool constant : {true, false}) {
     p.inputs[1].constant = constant;
@@ -143,7 +145,7 @@ TEST(ConvHaloTmaCuda, ReadsConstantWeightsEarly) {
   }
 }
 
-// Windows that overlap, at a stride of 1, channels last.
+// Windows of several taps, channels last.
 TEST(ConvHaloTmaCuda, TakesWindowsThatOverlap) {
   RandomWindows random(5);
   const auto takes = [&](const ConvCase& c, bool last = true) {
@@ -151,12 +153,14 @@ TEST(ConvHaloTmaCuda, TakesWindowsThatOverlap) {
     if (!last) std::swap(p.inputs[0].strides[1], p.inputs[0].strides[3]);
     return !halo_tma_variants(p).empty();
   };
-  EXPECT_TRUE(takes({.channels = 64, .maps = 64}));
-  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .tf32 = true}));
-  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .kernel = 1}));
-  EXPECT_FALSE(takes({.channels = 64, .maps = 64}, false));
-  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 64}));
-  EXPECT_FALSE(takes({.channels = 60, .maps = 64})) << "positions are no whole 16 bytes";
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 1}));
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 1, .tf32 = true}));
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 2}));
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 2, .dilation = 2}));
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .kernel = 1, .stride = 1}));
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 1}, false));
+  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 64, .stride = 1}));
+  EXPECT_FALSE(takes({.channels = 60, .maps = 64, .stride = 1})) << "positions are no whole 16 bytes";
 }
 
 // Layers of which each tap by itself would bring x anew.
@@ -166,9 +170,9 @@ TEST(ConvHaloTmaCuda, OverlappingWindowsAreCheaperAtOnce) {
     const CudaProblem p = boxed_problem(random, c, images, size);
     return std::holds_alternative<HaloTmaWay>(cuda_variants(conv_row(), p).front().way);
   };
-  EXPECT_TRUE(is_first({.channels = 64, .maps = 64}, 24, 56));
-  EXPECT_TRUE(is_first({.channels = 64, .maps = 64, .tf32 = true}, 12, 256));
-  EXPECT_TRUE(is_first({.channels = 128, .maps = 128, .tf32 = true}, 12, 128));
+  EXPECT_TRUE(is_first({.channels = 64, .maps = 64, .stride = 1}, 24, 56));
+  EXPECT_TRUE(is_first({.channels = 64, .maps = 64, .stride = 1, .tf32 = true}, 12, 256));
+  EXPECT_TRUE(is_first({.channels = 128, .maps = 128, .stride = 1, .tf32 = true}, 12, 128));
 }
 
 }  // namespace

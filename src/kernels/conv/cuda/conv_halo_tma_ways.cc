@@ -22,10 +22,13 @@ int64_t taps(const HaloTmaSizes& s) { return s.kernel[0] * s.kernel[1]; }
 int64_t tma_boxes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   return ceil_div(s.images, p.images) * ceil_div(s.height, p.rows) * ceil_div(s.width, p.columns);
 }
-int64_t positions(const HaloTmaPlan& p) { return p.width * p.height * p.images; }
+int64_t phase_positions(const HaloTmaPlan& p) { return p.width * p.height * p.images; }
+int64_t positions(const HaloTmaPlan& p) { return p.phases * phase_positions(p); }
 
 // As SwizzledBox and ConvHaloTma lay it out.
-int64_t tma_box_bytes(const HaloTmaPlan& p) { return round_up(positions(p) * kRowBytes, kSwizzleBytes); }
+int64_t tma_box_bytes(const HaloTmaPlan& p) {
+  return p.phases * round_up(phase_positions(p) * kRowBytes, kSwizzleBytes);
+}
 int64_t shared_bytes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   const int64_t barriers = round_up(p.buffers * 3 + p.stages * 2, int64_t{2}) * 8;
   const int64_t chunks = kWarpgroups * kChunkPixels * (kWarpgroupMaps * s.tile_bytes + 16);
@@ -37,9 +40,10 @@ int64_t shared_bytes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
 // results.
 double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   constexpr double kColumnCycles = 0.5, kSharedBytes = 128, kL2Bytes = 5500;
-  constexpr double kBusy = 1.08;          // of instructions that follow one another
-  constexpr double kResultCycles = 0.16;  // of a warpgroup, in the epilogue
-  constexpr double kTurn = 150;           // from a warpgroup's last instruction to the other's first
+  // Of steps that follow one another, as those of wgmma.cuh were measured, and the shortest.
+  constexpr double kBusy = 1.04, kStep = 40, kLeastStep = 150;
+  constexpr double kResultCycles = 0.16, kEpilogue = 500;  // of a warpgroup
+  constexpr double kTurn = 150;  // from a warpgroup's last instruction to the other's first
   constexpr double kFirst = 1200, kLoadBytes = 40;  // until a load begins to come, and of it
   constexpr double kRounded = 3;                    // of a position
   const double groups = number(p.maps / kWarpgroupMaps), pixels = number(p.pixels);
@@ -56,29 +60,33 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   // A buffer is loaded, and rounded by 64 threads, while the others are read.
   const double load = kFirst + number(tma_box_bytes(p)) / kLoadBytes +
                       (s.element_bytes == 4 ? kRounded * number(positions(p)) : 0);
-  const double product = std::max({instructions * pixels * kColumnCycles, moved / kSharedBytes, from_l2,
-                                   number(p.slices) * load / number(p.buffers - 1)}) *
-                         kBusy;
-  const double epilogue = results / groups * kResultCycles;
+  const double busiest = std::max({instructions * pixels * kColumnCycles, moved / kSharedBytes, from_l2,
+                                   number(p.slices) * load / number(p.buffers - 1)});
+  const double steps = number(p.slices * taps(s));
+  const double product = std::max(busiest * kBusy + steps * kStep, steps * kLeastStep);
+  const double epilogue = results / groups * kResultCycles + kEpilogue;
   const bool ping_pong = groups == 1;
   const double tile = ping_pong ? std::max(product + kTurn, (product + epilogue) / 2) : product + epilogue;
   const double first = load + (p.keeps_weights ? weights / 2 / kLoadBytes : 0);
   const double sum =
       number(ceil_div(tiles, all)) * tile + (ping_pong ? std::max(epilogue, tile - product) : 0);
-  const double memory = number(s.images * s.height * s.width) *
-                        (number(s.channels * s.element_bytes) + number(s.maps) * s.result_bytes) /
-                        kConvMemoryBytes;
+  const double memory =
+      number(s.images * s.height * s.width) *
+      (number(s.channels * s.element_bytes * s.stride[0] * s.stride[1]) + number(s.maps) * s.result_bytes) /
+      kConvMemoryBytes;
   return (kConvStart + first + std::max(sum, memory + 0.1 * sum)) / kCyclesPerMicrosecond;
 }
 
 // With the boxes and stages that fit; none where too few do.
 void add_plans(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, HaloTmaPlan p) {
   constexpr int64_t kMostStages = 24, kFewStages = 4, kManyStages = 9;
-  p.width = p.columns + (s.kernel[1] - 1) * s.dilation[1];
-  p.height = p.rows + (s.kernel[0] - 1) * s.dilation[0];
+  p.width = p.columns + (s.kernel[1] - 1) * s.dilation[1] / s.stride[1];
+  p.height = p.rows + (s.kernel[0] - 1) * s.dilation[0] / s.stride[0];
+  p.phases = std::min(s.stride[0], s.kernel[0]) * std::min(s.stride[1], s.kernel[1]);
   const int64_t last = ((p.images - 1) * p.height + p.rows - 1) * p.width + p.columns;
   p.pixels = p.patches ? 8 * p.rows : round_up(last, int64_t{8});
-  if (p.pixels > kMostPixels || p.width > kMostAxis || p.height > kMostAxis) return;
+  if (p.pixels > kMostPixels || p.width * s.stride[1] > kMostAxis || p.height * s.stride[0] > kMostAxis)
+    return;
   p.slices = ceil_div(s.channels, slice_channels(s));
   p.last_instructions =
       ceil_div((s.channels - (p.slices - 1) * slice_channels(s)) * kInstructions, slice_channels(s));

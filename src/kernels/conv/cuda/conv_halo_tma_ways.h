@@ -13,7 +13,7 @@ namespace aicf {
 struct HaloTmaSizes {
   int64_t images = 1, height = 1, width = 1;  // of the result
   int64_t channels = 1, maps = 1;
-  int64_t kernel[2] = {1, 1}, dilation[2] = {1, 1};
+  int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1};
   int64_t element_bytes = 2;  // of x and the weights: 4 in tf32
   int64_t tile_bytes = 2;     // of a result as the epilogue takes it
   double result_bytes = 2;    // of each result: itself and what the epilogue reads beside it
@@ -26,7 +26,8 @@ struct HaloTmaPlan {
   bool patches = false;                       // columns of the product are eight results of each row
   int64_t maps = 64;                          // of a tile
   int64_t pixels = 8;                         // columns of the product
-  int64_t width = 1, height = 1;              // of a box with its halo
+  int64_t width = 1, height = 1;              // of a phase of a box with its halo
+  int64_t phases = 1;                         // of both axes' strides
   int64_t slices = 1, last_instructions = 4;  // of 128 bytes of channels; of each tap of the last
   int64_t buffers = 2, stages = 1;
   bool keeps_weights = false;
