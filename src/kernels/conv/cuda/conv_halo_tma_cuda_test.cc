@@ -132,6 +132,24 @@ TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {
   EXPECT_THROW(conv_row().generate(p), InternalError);
 }
 
+// As many images as there are: the launch counts their boxes, whole images of several in one among them.
+TEST(ConvHaloTmaCuda, TakesAnyNumberOfImages) {
+  RandomWindows random(4);
+  std::vector<std::string> texts;
+  for (const int64_t size : {56, 7}) {
+    CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64, .stride = 1}, 1, size);
+    Dim images(1);
+    while (images.is_constant()) images = random.size(1, 100);
+    p.inputs[0].sizes[0] = p.outputs[0].sizes[0] = images;
+    p.way = halo_tma_variants(p).front().way;
+    const CudaCode code = conv_row().generate(p);
+    EXPECT_FALSE(code.launches.at(0).grid[0].is_constant());
+    texts.push_back(code.source);
+  }
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
+}
+
 // Before the launches before have ended, only weights that no launch writes.
 TEST(ConvHaloTmaCuda, ReadsConstantWeightsEarly) {
   RandomWindows random(3);
