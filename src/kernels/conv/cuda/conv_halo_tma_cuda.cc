@@ -102,7 +102,8 @@ std::vector<TensorMapSpec> halo_tma_maps(const CudaProblem& problem, const CudaW
 }  // namespace
 
 bool conv_halo_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  if (!copies_boxes(problem, axes)) return false;
+  const bool tf32 = problem.inputs[0].dtype == DType::f32;
+  if (!(tf32 ? conv_tma_fits(problem, axes) : copies_boxes(problem, axes))) return false;
   const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
   const CudaWindowAxis &rows = axes[kHaloRows], &columns = axes[kHaloColumns];
   const bool strided = !is_one(rows.stride) || !is_one(columns.stride);

@@ -7,8 +7,8 @@
 
 namespace aicf {
 
-// Whether it can: as copies_boxes() in conv_tma_cuda.h says, and windows of several taps, without strides or
-// without dilation.
+// Whether it can: as copies_boxes() in conv_tma_cuda.h says, in tf32 as conv_tma_fits(), and windows of
+// several taps, without strides or without dilation.
 bool conv_halo_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes);
 // As those of conv_tma_cuda.h.
 std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,

@@ -174,6 +174,9 @@ TEST(ConvHaloTmaCuda, TakesWindowsThatOverlap) {
   EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 1}));
   EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 1, .tf32 = true}));
   EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 2}));
+  EXPECT_TRUE(takes({.channels = 24, .maps = 64, .stride = 1}));
+  EXPECT_TRUE(takes({.channels = 24, .maps = 64, .stride = 1, .tf32 = true}));
+  EXPECT_FALSE(takes({.channels = 16, .maps = 64, .stride = 1, .tf32 = true})) << "half would be zeros";
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 2, .dilation = 2}));
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .kernel = 1, .stride = 1}));
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 1}, false));
