@@ -195,6 +195,35 @@ TEST(PlainConvolutions, DepthwiseOnesSeeChannelsLastThroughTransposes) {
   }
 }
 
+// Pictures made larger between convolutions keep channels last: their edges are repeated, a region weighs
+// each with a neighbour, and its result is seen with fewer axes.
+TEST(PlainConvolutions, LargerPicturesKeepChannelsLast) {
+  const SelectedCalls s = select_calls(parse(R"(program {
+  entry main(%x: f16[2, 64, 8, 8], %w: f16[64, 64, 3, 3], %u: f16[2, 1, 2]) {
+    %0 = conv(%x, %w, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1} : f16[2, 64, 8, 8]
+    %1 = pad(%0) {low = [0, 0, 1, 1], high = [0, 0, 1, 1], mode = "edge"} : f16[2, 64, 10, 10]
+    %2 = slice(%1) {starts = [0, 0, 0, 0], limits = [2, 64, 8, 8], steps = [1, 1, 1, 1]} : f16[2, 64, 8, 8]
+    %3 = reshape(%2) {shape = [2, 64, 8, 1, 8, 1]} : f16[2, 64, 8, 1, 8, 1]
+    %4 = broadcast_to(%3) {shape = [2, 64, 8, 2, 8, 2]} : f16[2, 64, 8, 2, 8, 2]
+    %5 = mul(%4, %u) : f16[2, 64, 8, 2, 8, 2]
+    %6 = exp(%5) : f16[2, 64, 8, 2, 8, 2]
+    %7 = reshape(%6) {shape = [2, 64, 16, 16]} : f16[2, 64, 16, 16]
+    %8 = conv(%7, %w, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 1} : f16[2, 64, 16, 16]
+    return "y" = %8
+  }
+}
+)"),
+                                       "sm_90");
+  const KernelCall* pad = call_of(s, "pad");
+  ASSERT_NE(pad, nullptr);
+  EXPECT_EQ(pad->inputs[0].strides[1], Dim(1));
+  EXPECT_EQ(pad->outputs[0].strides[1], Dim(1));
+  const KernelCall* region = call_of(s, "tile");
+  ASSERT_NE(region, nullptr);
+  EXPECT_EQ(region->outputs[0].strides.back(), Dim(1));
+  EXPECT_EQ(region->outputs[0].sizes.back(), Dim(64));
+}
+
 // Element-wise results of values that all lie with channels last lie so, too.
 TEST(PlainConvolutions, SumsOfTransposesKeepChannelsLast) {
   const SelectedCalls s = select_calls(parse(R"(program {

@@ -87,6 +87,28 @@ TEST(Recompute, OfInferenceOnlyWiderCopiesAreNotStored) {
   EXPECT_EQ(stored_f32(run_pipeline(program, kGpu, {}, nullptr).entries[0], 64 * 256), 0);
 }
 
+// A norm whose statistics pass through a product before a region without reductions reads them.
+TEST(Recompute, OfInferenceNoCentredValuesAreStoredForPointwiseRegions) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[64, 256], %w: f32[1, 1]) {
+    %n = constant f32[] = [256]
+    %0 = reduce_sum(%x) {axes = [1], keepdims = true} : f32[64, 1]
+    %1 = div(%0, %n) : f32[64, 1]
+    %2 = sub(%x, %1) : f32[64, 256]
+    %3 = mul(%2, %2) : f32[64, 256]
+    %4 = reduce_sum(%3) {axes = [1], keepdims = true} : f32[64, 1]
+    %5 = matmul(%4, %w) : f32[64, 1]
+    %6 = mul(%2, %5) : f32[64, 256]
+    return "y" = %6
+  }
+}
+)");
+  EXPECT_EQ(stored_f32(run_pipeline(program, kGpu, {}, nullptr).entries[0], 64 * 256), 1);
+  PipelineOptions options;
+  options.skip = {"recompute_values"};
+  EXPECT_EQ(stored_f32(run_pipeline(program, kGpu, options, nullptr).entries[0], 64 * 256), 2);
+}
+
 // A norm's param that two regions and its own update read in f32.
 const char* const kWidened = R"(program {
   param "s" : bf16[256]

@@ -144,13 +144,12 @@ class Recomputer {
   bool serves_pointwise(ValueId id) const {
     const auto reduces = [&](size_t reader) {
       const std::vector<Node>& nodes = plan_.units[reader].body.nodes();
-      return plan_.units[reader].contraction ||
-             std::any_of(nodes.begin(), nodes.end(),
-                         [](const Node& node) { return op_info(node.op).has(kReduction); });
+      return plan_.units[reader].contraction || std::any_of(nodes.begin(), nodes.end(), [](const Node& node) {
+               return op_info(node.op).has(kReduction);
+             });
     };
     const auto& readers = readers_.find(id);
-    return readers != readers_.end() &&
-           std::none_of(readers->second.begin(), readers->second.end(), reduces);
+    return readers != readers_.end() && std::none_of(readers->second.begin(), readers->second.end(), reduces);
   }
 
   bool is_stored(const Inner& value) const {

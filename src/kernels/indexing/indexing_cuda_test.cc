@@ -121,6 +121,19 @@ TEST(IndexingCuda, WideUnitsMoveRows) {
   EXPECT_EQ(texts.add("gather", p, {}).source.find("Bits<16>"), std::string::npos);
 }
 
+TEST(IndexingCuda, PicturesArePaddedInTheOrderOfTheirMemory) {
+  CudaProblem p;
+  p.inputs = {
+      {DType::f16, Dim(0), {Dim(2), Dim(64), Dim(9), Dim(7)}, {Dim(4032), Dim(1), Dim(448), Dim(64)}}};
+  p.outputs = {
+      {DType::f16, Dim(0), {Dim(2), Dim(64), Dim(11), Dim(9)}, {Dim(6336), Dim(1), Dim(576), Dim(64)}}};
+  p.params = {Dim(0), Dim(0), Dim(0), Dim(1), Dim(1), Dim(0), Dim(0), Dim(1), Dim(1)};
+  RowTexts texts;
+  EXPECT_NE(texts.add("pad", p, {}).source.find("Bits<16>"), std::string::npos);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 TEST(IndexingCuda, AThreadGathersSeveralNarrowElementsOfALargeResult) {
   CudaProblem p;
   RowTexts texts;
