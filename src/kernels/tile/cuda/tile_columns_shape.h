@@ -19,8 +19,8 @@ struct ColumnsStage {
   int along_loads = 0;   // of operands of which the elements of a row are neighbours, or none are
   int along_stores = 0;  // the same of results
   int repeat_bytes = 0;  // of operands that are one element for all columns of a thread
-  int reductions = 0;
-  int partials = 0;  // reductions of earlier stages that it reads
+  int reductions = 0;    // moments are one
+  int partials = 0;      // numbers of a column that reductions of earlier stages leave for it
   int instructions = 0;
 };
 

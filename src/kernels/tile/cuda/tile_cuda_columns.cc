@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/tile/cuda/tile_columns_shape.h"
+#include "kernels/tile/cuda/tile_moments.h"
 #include "kernels/tile/cuda/tile_stages.h"
 #include "kernels/tile/tile_info.h"
 
@@ -13,6 +14,8 @@ namespace aicf {
 namespace {
 
 constexpr int kMemberThreads = 128;  // beside which members of other kinds find room
+// Of moments (tile_moments.cuh): numbers that they are, instructions of an element.
+constexpr int kMomentsValues = 3, kMomentsInstructions = 5;
 
 class ColumnsWriter : public StagedWriter {
  public:
@@ -24,6 +27,7 @@ class ColumnsWriter : public StagedWriter {
     for (size_t i = 0; i < space_.views.size(); ++i) pattern_of(i);
     CudaCode code;
     code.source = kTileIncludes;
+    if (!values_.moments.empty()) code.source += kMomentsInclude;
     code.member = is_member(problem_);
     if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
     std::vector<std::string> bodies;
@@ -46,6 +50,7 @@ class ColumnsWriter : public StagedWriter {
     rows_ = space_count(space_, 0, space_.outer);
     length_ = space_count(space_, space_.outer, space_.rank());
     columns_ = space_.sizes[axis()];
+    join_moments(values_, length_);
     const ColumnsWork columns_work = work();
     shape_ = columns_shape(columns_work);
     held_ = held_elements(columns_work, shape_);
@@ -76,9 +81,10 @@ class ColumnsWriter : public StagedWriter {
   ColumnsStage stage_work(const Stage& stage, std::vector<size_t>& before) const {
     ColumnsStage work;
     work.walks = stage.walks();
-    work.reductions = static_cast<int>(stage.reductions.size());
-    work.partials = static_cast<int>(stage.complete.size());
-    work.instructions = static_cast<int>(stage.elements.size() + stage.reductions.size());
+    work.reductions = static_cast<int>(stage.reductions.size() + stage.moments.size());
+    work.partials = static_cast<int>(stage.complete.size() + kMomentsValues * stage.complete_moments.size());
+    work.instructions = static_cast<int>(stage.elements.size() + stage.reductions.size() +
+                                         kMomentsInstructions * stage.moments.size());
     work.reads = false;
     for (size_t view : loaded_views(stage.elements)) {
       const int bytes = dtype_bytes(space_.views[view].dtype);
@@ -117,12 +123,14 @@ class ColumnsWriter : public StagedWriter {
     return launch;
   }
 
-  // A value of the widest reduction for each lane of each thread.
+  // A value of the widest reduction for each lane of each thread; of moments those of half of the threads,
+  // and a count.
   int64_t scratch_bytes() const {
     int bytes = 0;
     for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
       if (reduction(id)) bytes = std::max(bytes, tile_type_bytes(value(id).result));
-    return int64_t{threads_} * vector_ * bytes;
+    return std::max(int64_t{threads_} * vector_ * bytes,
+                    int64_t{threads_} / 2 * (kMomentsValues * vector_ + 1) * moments_bytes());
   }
 
   std::string row_offset(size_t view) {
@@ -154,6 +162,8 @@ class ColumnsWriter : public StagedWriter {
     text += place_text(stage) + cuda_wait_text(problem_);
     if (splits_ > 1) {
       for (int id : stages_[stage].complete) text += complete_text(id);
+      for (const TileMoments& moments : stages_[stage].complete_moments)
+        text += complete_moments_text(moments);
       return text + stage_text(stages_[stage]);
     }
     for (const Stage& each : stages_) text += stage_text(each);
@@ -253,6 +263,7 @@ class ColumnsWriter : public StagedWriter {
     std::string text = row_values_text(stage);
     if (stage.walks()) text += elements_text(stage);
     for (int id : stage.reductions) text += finish_reduction(id);
+    for (const TileMoments& moments : stage.moments) text += finish_moments(moments);
     for (const TileStore& store : stage.row_stores) {
       const auto view = static_cast<size_t>(store.operand);
       const std::string y = "y" + std::to_string(view - input_count());
@@ -266,9 +277,10 @@ class ColumnsWriter : public StagedWriter {
   }
 
   std::string elements_text(const Stage& stage) {
-    std::string before, arrays, loads, inside, after;
+    std::string before, arrays, loads, inside, after, first, started, taken;
     std::vector<int> sinks;
     for (int id : stage.reductions) sinks.push_back(value(id).args[0]);
+    for (const TileMoments& moments : stage.moments) sinks.push_back(value(moments.sum).args[0]);
     for (const TileStore& store : stage.stores) sinks.push_back(store.value);
     std::string body = row_references(row_operands(stage.elements, sinks));
     for (int id : stage.reductions)
@@ -285,10 +297,24 @@ class ColumnsWriter : public StagedWriter {
       loads += load_text(view, axis(), "x" + std::to_string(view) + "[u]", offset_text(view), left());
     }
     for (int id : stage.elements) body += tile_definition(values_, id, element_expression(id));
+    const std::string elements = body;
     for (int id : stage.reductions) {
       const std::string w = "w" + std::to_string(id) + "[v]";
       body += w + " = " + operation(id) + "::apply(" + w + ", " + tile_reference(values_, value(id).args[0]) +
               ");\n";
+    }
+    for (const TileMoments& moments : stage.moments) {
+      const std::string number = std::to_string(moments.sum), n = "n" + number, m = "m" + number + "[v]",
+                        s = "s" + number, q = "q" + number,
+                        x = tile_reference(values_, value(moments.sum).args[0]);
+      before += moments_text(moments) + "int " + n + " = 0;\n";
+      arrays += value_type(moments.sum) + " " + s + "[kVector] = {}, " + q + "[kVector] = {};\n";
+      first += "if (u == 0) " + m + ".mean = " + x + ";\n" + s + "[v] = aicf::tile::add(" + s +
+               "[v], aicf::tile::sub(" + x + ", " + m + ".mean));\n";
+      started += m + ".start(" + s + "[v], count);\n" + s + "[v] = 0;\n";
+      body += "aicf::tile::add_difference(" + m + ", " + x + ", " + s + "[v], " + q + "[v]);\n";
+      after += "++" + n + ";\n";
+      taken += each_lane(m + ".take(" + s + "[v], " + q + "[v], " + n + ");\n");
     }
     for (const TileStore& store : stage.stores) {
       const auto view = static_cast<size_t>(store.operand);
@@ -301,13 +327,16 @@ class ColumnsWriter : public StagedWriter {
         "#pragma unroll\nfor (int u = 0; u < kAtOnce; ++u) {\nconst Index i = first + u * kDeep;\nif (i < "
         "end) {\n" +
         inner_coordinates();
+    if (!first.empty())
+      first = "if (n" + std::to_string(stage.moments[0].sum) + " == 0) {\nint count = 0;\n" + each +
+              each_lane(elements + first) + "++count;\n}\n}\n" + each_lane(started) + "}\n";
     const int at_once = held_ > 0 ? held_ : this->at_once(stage, axis(), vector_);
     const std::string walk =
         held_ > 0 ? "const Index first = begin + depth;\n{\n"
                   : "for (Index first = begin + depth; first < end; first += kAtOnce * kDeep) {\n";
     return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once) + ";\n" + walk + arrays +
-           (loads.empty() ? "" : each + loads + "}\n}\n") + each + inside + each_lane(body) + after +
-           "}\n}\n}\n}\n";
+           (loads.empty() ? "" : each + loads + "}\n}\n") + first + each + inside + each_lane(body) + after +
+           "}\n}\n" + taken + "}\n}\n";
   }
 
   std::string reduce_text(int id) const {
@@ -324,6 +353,63 @@ class ColumnsWriter : public StagedWriter {
                      "[split * Size(" + offsets_.number(rows_) + ") + row_number + v] = w" +
                      std::to_string(id) + "[v];\n") +
            "}\n";
+  }
+
+  std::string moments_text(const TileMoments& moments) const {
+    return "aicf::tile::Moments<" + value_type(moments.sum) + "> m" + std::to_string(moments.sum) +
+           "[kVector];\n";
+  }
+  // Over the threads of a column, from the parts that they have.
+  std::string reduce_moments(const TileMoments& moments) const {
+    const std::string number = std::to_string(moments.sum), type = value_type(moments.sum);
+    return "aicf::tile::reduce_moments<kAcross, kDeep>(m" + number + ", " + type + "(n" + number +
+           "), reinterpret_cast<" + type + "*>(scratch));\n";
+  }
+  std::string moments_results(const TileMoments& moments) const {
+    const std::string m = "m" + std::to_string(moments.sum) + "[v]", type = value_type(moments.sum),
+                      sum = "w" + std::to_string(moments.sum),
+                      squares = "w" + std::to_string(moments.squares);
+    return type + " " + sum + "[kVector], " + squares + "[kVector];\n" +
+           each_lane(sum + "[v] = " + m + ".sum(" + type + "(length));\n" + squares + "[v] = " + m +
+                     ".squares;\n");
+  }
+  // Where part `split` of a number of the moments lies: of all rows, the thread's first one.
+  std::string moments_part(const TileMoments& moments, const std::string& number, const std::string& split) {
+    return partial_text(number == "squares" ? moments.squares : moments.sum, rows_, splits_) + " + (" +
+           split + (number == "low" ? " + kSplits" : "") + ") * Size(" + offsets_.number(rows_) +
+           ") + row_number";
+  }
+
+  std::string finish_moments(const TileMoments& moments) {
+    const std::string text = reduce_moments(moments);
+    if (splits_ == 1) return text + moments_results(moments);
+    std::string stores;
+    for (const std::string number : {"mean", "low", "squares"})
+      stores += "*(" + moments_part(moments, number, "split") + " + v) = m" + std::to_string(moments.sum) +
+                "[v]." + number + ";\n";
+    return text + "if (depth == 0 && live) {\n" +
+           each_lane(tail_ ? "if (c + v < columns) {\n" + stores + "}\n" : stores) + "}\n";
+  }
+
+  std::string complete_moments_text(const TileMoments& moments) {
+    const std::string number = std::to_string(moments.sum), type = value_type(moments.sum), n = "n" + number,
+                      chunk = offsets_.number(ceildiv(length_, Dim(splits_)));
+    const int bytes = std::min(16, vector_ * tile_type_bytes(value(moments.sum).result));
+    std::string loads, lanes;
+    for (const std::string part : {"mean", "low", "squares"}) {
+      const std::string from = moments_part(moments, part, "i");
+      loads += "aicf::tile::Vec<" + type + ", kVector> " + part + ";\n";
+      loads += tail_ ? "aicf::tile::load_each(" + part + ", " + from + ", Index(1), columns - c);\n"
+                     : "aicf::tile::load<" + std::to_string(bytes) + ">(" + part + ", " + from + ");\n";
+      lanes += "part[v]." + part + " = " + part + ".at[v];\n";
+    }
+    return moments_text(moments) + type + " " + n +
+           " = 0;\n#pragma unroll 4\nfor (int i = depth; live && i < int(kSplits); i += kDeep) {\n" + loads +
+           "aicf::tile::Moments<" + type + "> part[kVector];\n" + each_lane(lanes) +
+           "const Index left = length - Index(i) * " + chunk + ";\nconst " + type + " count = " + type +
+           "(left < 0 ? 0 : left < " + chunk + " ? left : " + chunk + ");\naicf::tile::merge(m" + number +
+           ", " + n + ", part, count);\n" + n + " = aicf::tile::add(" + n + ", count);\n}\n" +
+           reduce_moments(moments) + moments_results(moments);
   }
 
   // The result of a reduction of an earlier launch from its parts.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "kernels/common/cuda_machine.h"
+#include "kernels/tile/cuda/tile_moments.h"
 
 namespace aicf {
 namespace {
@@ -22,10 +23,12 @@ CudaCode RowsWriter::write() {
   CudaCode code;
   code.source = kTileIncludes;
   if (!fetched_.empty()) code.source += "#include \"tile/cuda/tile_row_prefetch.cuh\"\n";
+  if (!values_.moments.empty()) code.source += kMomentsInclude;
   if (gathered_ != nullptr) code.source += "#include \"indexing/walk.cuh\"\n";
   code.member = is_member(problem_) && fetched_.empty();
   code.static_shared_bytes =
-      std::max(kReductionBytes, int64_t{items_} * threads_ / 32 * 8) * reduction_count();
+      std::max(kReductionBytes, int64_t{items_} * threads_ / 32 * 8) * reduction_count() +
+      shared_moments_bytes();
   if (splits_ > 1) code.workspace_bytes = partial_bytes(rows_, splits_);
   std::vector<std::string> bodies;
   for (size_t s = 0; s < (splits_ > 1 ? stages_.size() : 1); ++s) {
@@ -70,15 +73,17 @@ void RowsWriter::choose() {
   const int64_t rows = std::max<int64_t>(bound(rows_), 1);
   const bool clusters =
       problem_.arch >= 90 && length > kMaxBlockRow && length <= kMaxClusterRow && rows >= 16;
+  // Rows that no block or cluster of blocks holds are read again in every stage.
+  if (length > kMaxBlockRow && !clusters && !has_sums()) join_moments(values_, length_);
   if (has_sums()) {
     choose_sums(vectors);
   } else if (length > kMaxBlockRow && rows >= problem_.machine.filling_blocks() && choose_fetched_rows()) {
-    group_ = threads_ = 512, items_ = 1, kept_ = false;
+    group_ = threads_ = kLongRowThreads, items_ = 1, kept_ = false;
   } else if (clusters) {
     choose_cluster(vectors);
   } else if (reduces && rows < problem_.machine.multiprocessors && length > kMaxBlockRow &&
              vectors * rows >= 4 * 4096) {
-    group_ = threads_ = 512, items_ = 1, kept_ = false;
+    group_ = threads_ = kLongRowThreads, items_ = 1, kept_ = false;
     splits_ =
         static_cast<int>(std::clamp<int64_t>(vectors / 1024, 1, problem_.machine.balanced_splits(rows)));
   } else {
@@ -103,7 +108,7 @@ void RowsWriter::choose_group(int64_t vectors, int64_t rows) {
     while (vectors > items * 512 && items * vector_ < kMaxKept) items *= 2;
     group_ = static_cast<int>(std::min<int64_t>(1024, ((vectors + items - 1) / items + 31) / 32 * 32));
     items_ = static_cast<int>((vectors + group_ - 1) / group_);
-    if (!kept_) group_ = 512, items_ = 1;
+    if (!kept_) group_ = kLongRowThreads, items_ = 1;
     threads_ = group_;
   }
   whole_ = kept_ && length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
@@ -130,6 +135,10 @@ CudaLaunch RowsWriter::launch_of(size_t stage) {
   if (walks_rows()) launch.grid[0] = Dim(walk_blocks());
   if (splits_ > 1 && stages_[stage].walks()) launch.grid[0] = rows_ * Dim(splits_);
   return launch;
+}
+
+int64_t RowsWriter::shared_moments_bytes() const {
+  return static_cast<int64_t>(values_.moments.size()) * moments_room() * moments_bytes();
 }
 
 std::vector<size_t> RowsWriter::first_reads(size_t stage) const {

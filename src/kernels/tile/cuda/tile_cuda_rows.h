@@ -14,9 +14,10 @@
 
 namespace aicf {
 
-inline constexpr int kMaxKept = 32;      // elements of a row in one thread's registers
-inline constexpr int kSumThreads = 128;  // of a block that sums rows, or more: those of a row
-inline constexpr int kAddAcross = 32;    // columns of a block that adds the blocks' sums
+inline constexpr int kMaxKept = 32;          // elements of a row in one thread's registers
+inline constexpr int kLongRowThreads = 512;  // of a row that is read again in every stage
+inline constexpr int kSumThreads = 128;      // of a block that sums rows, or more: those of a row
+inline constexpr int kAddAcross = 32;        // columns of a block that adds the blocks' sums
 
 // The operand `view` is rows of a table of `size` rows, `stride` elements apart, which the last input of
 // `kernel` numbers; the last view of the space is that input.
@@ -42,6 +43,8 @@ class RowsWriter : public StagedWriter {
   size_t axis() const { return space_.rank() - 1; }
   bool guarded() const { return !has_sums() && group_ < threads_ && !divisible(rows_, threads_ / group_); }
   bool one_inner_axis() const { return space_.rank() <= space_.outer + 1; }
+  // Elements of a row that a block has where several share it; the last ones have fewer.
+  Dim split_length() const { return ceildiv(length_, Dim(int64_t{splits_} * vector_)) * Dim(vector_); }
 
   // --- tile_cuda_rows.cc: how many threads, blocks and registers a row has
   void choose();
@@ -49,6 +52,11 @@ class RowsWriter : public StagedWriter {
   void choose_sums(int64_t vectors);
   // Of those that sum rows on a multiprocessor: all its registers.
   int sum_blocks() const { return std::max(1, 3 * kSumThreads / threads_); }
+
+  // Of moments: numbers in shared memory for each, a block's threads being of one row (tile_moments.cuh);
+  // bytes for all.
+  static int64_t moments_room() { return int64_t{kLongRowThreads} / 2 * 4; }
+  int64_t shared_moments_bytes() const;
 
   // Threads per row and vectors per thread.
   void choose_group(int64_t vectors, int64_t rows);
@@ -108,6 +116,10 @@ class RowsWriter : public StagedWriter {
   std::string walk_text() const;
   static std::string walk_end() { return "}\n}\n"; }
   std::string left() const { return tail_ ? "length - c" : ""; }
+  // Elements of the vector that exist.
+  std::string vector_count() const {
+    return tail_ ? "(length - c < kVector ? int(length - c) : kVector)" : "kVector";
+  }
   std::string array_text(size_t view) const;
 
   // Operands that a stage is the first to read.
@@ -140,6 +152,12 @@ class RowsWriter : public StagedWriter {
   // products of floats, where a row stays in the registers of a block or less.
   bool in_order(int id) const;
   std::string finish_reduction(int id);
+  std::string finish_moments(const TileMoments& moments);
+  // Over the threads of the row, from the parts that they have.
+  std::string reduce_moments(const TileMoments& moments);
+  std::string complete_moments_text(const TileMoments& moments);
+  // Where part `split` of a number of the moments lies.
+  std::string moments_part(const TileMoments& moments, const std::string& number, const std::string& split);
 
   // The result of a reduction of an earlier launch from its parts.
   std::string complete_text(int id);

@@ -42,6 +42,7 @@ std::string RowsWriter::body_text(size_t stage) {
   text += row_text(stage) + loads_text(early_reads()) + cuda_wait_text(problem_) + gathered_text();
   if (splits_ > 1) {
     for (int id : stages_[stage].complete) text += complete_text(id);
+    for (const TileMoments& moments : stages_[stage].complete_moments) text += complete_moments_text(moments);
     return text + stage_text(static_cast<int>(stage));
   }
   return text + stages_text();
@@ -67,7 +68,7 @@ std::string RowsWriter::row_text(size_t stage) {
             " + threadIdx.x / kGroup;\nconst bool live = place < Size(" + offsets_.number(rows_) +
             ");\nSize row = live ? place : 0;\nconst Index length = live ? " + length + " : 0;\n";
   } else if (splits_ > 1 && stages_[stage].walks()) {
-    const Dim chunk = ceildiv(length_, Dim(int64_t{splits_} * vector_)) * Dim(vector_);
+    const Dim chunk = split_length();
     text += "constexpr Size kSplits = " + std::to_string(splits_) +
             ";\nSize row = block_index / kSplits;\nconst Size split = block_index % kSplits, row_number = "
             "row;\n";
@@ -139,6 +140,7 @@ std::string RowsWriter::stage_text(int number) {
       text += row_load_text(id);
   if (stage.walks()) text += elements_text(number, stage);
   for (int id : stage.reductions) text += finish_reduction(id);
+  for (const TileMoments& moments : stage.moments) text += finish_moments(moments);
   for (const TileStore& store : stage.row_stores) {
     const auto view = static_cast<size_t>(store.operand);
     text += "if (lane == 0" + std::string(guarded() ? " && live" : "") +
@@ -166,11 +168,12 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     before += value_type(id) + " " + r + "[kVector];\n#pragma unroll\nfor (int v = 0; v < kVector; ++v) " +
               r + "[v] = " + operation(id) + "::neutral();\n";
   }
-  std::string arrays, loads;
+  std::string arrays, loads, first, started, taken;
   for (size_t view : loaded_views(stage.elements))
     arrays += array_text(view) + "[kAtOnce];\n",
         loads += vector_text(view, "x" + std::to_string(view) + "[u]");
   for (int id : stage.elements) body += element_text(number, id);
+  const std::string elements = body;
   for (int id : stage.reductions) {
     if (in_order(id)) {
       const std::string from = tile_reference(values_, value(id).args[0]);
@@ -182,6 +185,22 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     const std::string r = "r" + std::to_string(id) + "[v]";
     body += (tail_ ? "if (c + v < length) " : "") + r + " = " + operation(id) + "::apply(" + r + ", " +
             tile_reference(values_, value(id).args[0]) + ");\n";
+  }
+  for (const TileMoments& moments : stage.moments) {
+    const std::string number = std::to_string(moments.sum), n = "n" + number, m = "m" + number + "[0]",
+                      s = "s" + number, q = "q" + number, type = value_type(moments.sum),
+                      x = tile_reference(values_, value(moments.sum).args[0]);
+    before += "aicf::tile::Moments<" + type + "> m" + number + "[1];\nint " + n + " = 0;\n";
+    arrays += type + " " + s + "[kVector] = {}, " + q + "[kVector] = {};\n";
+    const std::string exists = tail_ ? "if (c + v < length) " : "",
+                      combine = "aicf::tile::combine<aicf::tile::reduce_sum<" + type + ">>(";
+    first += "if (u == 0 && v == 0) " + m + ".mean = " + x + ";\n" + exists + s + "[v] = aicf::tile::add(" +
+             s + "[v], aicf::tile::sub(" + x + ", " + m + ".mean));\n";
+    started += m + ".start(" + combine + s +
+               "), count);\n#pragma unroll\nfor (int v = 0; v < kVector; ++v) " + s + "[v] = 0;\n";
+    body += exists + "aicf::tile::add_difference(" + m + ", " + x + ", " + s + "[v], " + q + "[v]);\n";
+    after += n + " += " + vector_count() + ";\n";
+    taken += m + ".take(" + combine + s + "), " + combine + q + "), " + n + ");\n";
   }
   for (const TileStore& store : stage.sums)
     body += (tail_ ? "if (c + v < length) " : "") + sum_name(store) + "[k][v] = aicf::tile::add(" +
@@ -196,10 +215,15 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
   const std::string walk = walk_text() + inside + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" +
                            body + "}\n" + after + walk_end();
   if (kept_) return before + walk;
+  if (!first.empty())
+    first = "if (n" + std::to_string(stage.moments[0].sum) + " == 0) {\nint count = 0;\n" + walk_text() +
+            column_coordinates() + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + elements +
+            first + "}\ncount += " + vector_count() + ";\n" + walk_end() + started + "}\n";
   return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_)) +
          ";\nfor (Index start = " + (splits_ > 1 ? "begin + " : "") +
          "Index(lane) * kVector; start < length; start += kAtOnce * kGroup * kVector) {\n" + arrays +
-         (loads.empty() ? "" : walk_text() + column_coordinates() + loads + walk_end()) + walk + "}\n}\n";
+         (loads.empty() ? "" : walk_text() + column_coordinates() + loads + walk_end()) + first + walk +
+         taken + "}\n}\n";
 }
 
 std::string RowsWriter::vector_text(size_t view, const std::string& x) {
@@ -259,6 +283,49 @@ std::string RowsWriter::finish_reduction(int id) {
   if (splits_ == 1) return text;
   return text + "if (lane == 0) " + partial_text(id, rows_, splits_) + "[row_number * kSplits + split] = v" +
          number + ";\n";
+}
+
+std::string RowsWriter::reduce_moments(const TileMoments& moments) {
+  const std::string number = std::to_string(moments.sum), type = value_type(moments.sum);
+  return "__shared__ " + type + " t" + number + "[" + std::to_string(moments_room()) +
+         "];\naicf::tile::reduce_moments<1, kGroup>(m" + number + ", " + type + "(n" + number + "), t" +
+         number + ");\n";
+}
+
+std::string RowsWriter::moments_part(const TileMoments& moments, const std::string& number,
+                                     const std::string& split) {
+  const std::string place = partial_text(number == "squares" ? moments.squares : moments.sum, rows_, splits_);
+  return place + "[" + (number == "low" ? "Size(" + offsets_.number(rows_) + ") * kSplits + " : "") +
+         "row_number * kSplits + " + split + "]";
+}
+
+std::string RowsWriter::finish_moments(const TileMoments& moments) {
+  const std::string m = "m" + std::to_string(moments.sum) + "[0]", type = value_type(moments.sum);
+  std::string text = reduce_moments(moments);
+  if (splits_ == 1)
+    return text + tile_definition(values_, moments.sum, m + ".sum(" + type + "(length))") +
+           tile_definition(values_, moments.squares, m + ".squares");
+  text += "if (lane == 0) {\n";
+  for (const std::string number : {"mean", "low", "squares"})
+    text += moments_part(moments, number, "split") + " = " + m + "." + number + ";\n";
+  return text + "}\n";
+}
+
+std::string RowsWriter::complete_moments_text(const TileMoments& moments) {
+  const std::string number = std::to_string(moments.sum), type = value_type(moments.sum), n = "n" + number,
+                    m = "m" + number, length = offsets_.number(length_),
+                    chunk = offsets_.number(split_length());
+  std::string text = "aicf::tile::Moments<" + type + "> " + m + "[1];\n" + type + " " + n +
+                     " = 0;\nfor (int i = lane; i < int(kSplits); i += kGroup) {\naicf::tile::Moments<" +
+                     type + "> part[1];\n";
+  for (const std::string field : {"mean", "low", "squares"})
+    text += "part[0]." + field + " = " + moments_part(moments, field, "i") + ";\n";
+  text += "const Index left = " + length + " - Index(i) * " + chunk + ";\nconst " + type +
+          " count = " + type + "(left < 0 ? 0 : left < " + chunk + " ? left : " + chunk +
+          ");\naicf::tile::merge(" + m + ", " + n + ", part, count);\n" + n + " = aicf::tile::add(" + n +
+          ", count);\n}\n" + reduce_moments(moments);
+  return text + tile_definition(values_, moments.sum, m + "[0].sum(" + type + "(" + length + "))") +
+         tile_definition(values_, moments.squares, m + "[0].squares");
 }
 
 std::string RowsWriter::complete_text(int id) {

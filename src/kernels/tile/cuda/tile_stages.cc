@@ -61,7 +61,12 @@ StagedWriter::Stage StagedWriter::sinks_of(int number, std::vector<int>& sinks) 
   Stage stage;
   for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
     if (reduction(id) && value(id).stage == number) {
-      stage.reductions.push_back(id);
+      const TileMoments* moments = values_.moments_of(id);
+      if (moments != nullptr && moments->squares == id) continue;
+      if (moments != nullptr)
+        stage.moments.push_back(*moments);
+      else
+        stage.reductions.push_back(id);
       sinks.push_back(value(id).args[0]);
     }
   for (TileStore store : values_.stores) {
@@ -103,7 +108,11 @@ void StagedWriter::note_complete(Stage& stage, const std::vector<int>& sinks) co
       for (int arg : value(id).args)
         if (arg >= 0) read.push_back(arg);
   for (int id = 0; id < static_cast<int>(values_.values.size()); ++id)
-    if (reduction(id) && contains(read, id)) stage.complete.push_back(id);
+    if (reduction(id) && contains(read, id) && values_.moments_of(id) == nullptr)
+      stage.complete.push_back(id);
+  for (const TileMoments& moments : values_.moments)
+    if (contains(read, moments.sum) || contains(read, moments.squares))
+      stage.complete_moments.push_back(moments);
 }
 
 // Values of earlier stages that this one reads.
@@ -148,6 +157,13 @@ int64_t StagedWriter::reduction_count() const {
   int64_t count = 0;
   for (int id = 0; id < static_cast<int>(values_.values.size()); ++id) count += reduction(id);
   return count;
+}
+
+int StagedWriter::moments_bytes() const {
+  int bytes = 0;
+  for (const TileMoments& moments : values_.moments)
+    bytes = std::max(bytes, tile_type_bytes(value(moments.sum).result));
+  return bytes;
 }
 
 Dim StagedWriter::partial_bytes(const Dim& rows, int splits) const {

@@ -15,11 +15,13 @@ class StagedWriter : public TileWriter {
   struct Stage {
     std::vector<int> row_values;  // computed once per row, before the elements
     std::vector<int> elements;    // per element, loads included
-    std::vector<int> reductions;  // over the elements
-    std::vector<int> complete;    // reductions of earlier stages that this one reads
+    std::vector<int> reductions;  // over the elements, but for those of moments
+    std::vector<TileMoments> moments;
+    std::vector<int> complete;  // reductions of earlier stages that this one reads
+    std::vector<TileMoments> complete_moments;
     std::vector<TileStore> stores, row_stores, sums;
 
-    bool walks() const { return !reductions.empty() || !stores.empty() || !sums.empty(); }
+    bool walks() const { return !reductions.empty() || !moments.empty() || !stores.empty() || !sums.empty(); }
   };
 
   StagedWriter(const CudaProblem& problem, const TileSpace& space);
@@ -34,6 +36,8 @@ class StagedWriter : public TileWriter {
 
   bool reduction(int id) const;
   int64_t reduction_count() const;
+  // Bytes of the widest value of the moments; 0: there are none.
+  int moments_bytes() const;
   // "aicf::tile::reduce_sum<float>"
   std::string operation(int id) const;
   std::vector<size_t> loaded_views(const std::vector<int>& ids) const;
@@ -42,7 +46,8 @@ class StagedWriter : public TileWriter {
   // Number of the distinct sum of outer strides of a view; -1: all are 0.
   int pattern_of(size_t view);
   // Address of the parts of a reduction in the workspace: rows × splits elements, 16 bytes set aside
-  // for each.
+  // for each. Moments have the places of both their sums: means and what these lack lie one behind the other
+  // at the one, squares at the other.
   std::string partial_text(int id, const Dim& rows, int splits);
   Dim partial_bytes(const Dim& rows, int splits) const;
 

@@ -54,4 +54,6 @@ inline constexpr char kTileIncludes[] =
     "#include \"prelude.cuh\"\n#include \"tile/cuda/tile_memory.cuh\"\n#include "
     "\"tile/cuda/tile_reduce.cuh\"\n";
 
+inline constexpr char kMomentsInclude[] = "#include \"tile/cuda/tile_moments.cuh\"\n";
+
 }  // namespace aicf

@@ -38,10 +38,20 @@ struct TileStore {
   bool sums = false;     // the sum over all rows of the value, one row of them
 };
 
+// Sums that one walk over x makes (tile_moments.h): of x, and of the squares of what it differs by from its
+// mean.
+struct TileMoments {
+  int sum = 0, squares = 0;
+};
+
 struct TileValues {
   std::vector<TileValue> values;  // operands before what uses them
   std::vector<TileStore> stores;
   int stages = 1;
+  std::vector<TileMoments> moments;
+
+  // That the reduction is part of; null: none.
+  const TileMoments* moments_of(int id) const;
 };
 
 // That an instruction rounds an f32 to.
