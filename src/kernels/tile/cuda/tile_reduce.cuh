@@ -219,28 +219,29 @@ AICF_FN T reduce_cluster(T x, T* shared) {
 // before.
 template <class Op, int kAcross, int kDeep, class T, int N>
 AICF_FN void reduce_deep(T (&x)[N], T* shared) {
+  constexpr int kThreads = kAcross * kDeep;  // between the lanes of one thread, so that neighbours store neighbours
   const int at = threadIdx.x % kAcross, depth = threadIdx.x / kAcross;
   if (kDeep == 1) return;
-  sync_threads<kAcross * kDeep>();
+  sync_threads<kThreads>();
 #pragma unroll
-  for (int v = 0; v < N; ++v) shared[(depth * N + v) * kAcross + at] = x[v];
+  for (int v = 0; v < N; ++v) shared[v * kThreads + depth * kAcross + at] = x[v];
 #pragma unroll
   for (int half = kDeep / 2; half > 0; half /= 2) {
     if (2 * half * kAcross > 32)
-      sync_threads<kAcross * kDeep>();
+      sync_threads<kThreads>();
     else
       __syncwarp();  // what is left is of one warp
     if (depth < half) {
 #pragma unroll
       for (int v = 0; v < N; ++v) {
-        T* own = shared + (depth * N + v) * kAcross + at;
-        *own = Op::apply(*own, shared[((depth + half) * N + v) * kAcross + at]);
+        T* own = shared + v * kThreads + depth * kAcross + at;
+        *own = Op::apply(*own, own[half * kAcross]);
       }
     }
   }
-  sync_threads<kAcross * kDeep>();
+  sync_threads<kThreads>();
 #pragma unroll
-  for (int v = 0; v < N; ++v) x[v] = shared[v * kAcross + at];
+  for (int v = 0; v < N; ++v) x[v] = shared[v * kThreads + at];
 }
 
 // The sum of one column of `count` rows of `length` values, in a fixed order: the kDeep threads of a column
