@@ -18,7 +18,9 @@ constexpr double kIssueCycles = 2;  // of an instruction of one thread, behind t
 constexpr double kIndexInstructions = 10, kDivideInstructions = 20;  // of a vector; of an axis more
 // Of all multiprocessors, and of one at most.
 constexpr double kMemoryBytes = 1900, kCacheBytes = 3500, kOwnBytes = 40;
-constexpr double kResidentThreads = 1024;        // of a multiprocessor
+// Of a multiprocessor: the threads that it has at the same time, where registers suffice; its registers, and
+// those of a thread beside its sums, for what it has loaded (kBytesAtOnce) and for addresses.
+constexpr double kResidentThreads = 1024, kRegisters = 65536, kThreadRegisters = 52;
 constexpr double kCached = 40e6, kNear = 160e3;  // bytes of the second level; of a multiprocessor's own
 constexpr double kSector = 32, kBurst = 64;      // bytes
 // What a memory page takes to open, in bytes that it could have given meanwhile.
@@ -27,15 +29,25 @@ constexpr double kSegmentBytes = 8;  // what each part of a row costs beside
 
 double ceil_of(double a, double b) { return std::ceil(a / b); }
 
+double resident_threads(const ColumnsWork& work, const ColumnsShape& shape) {
+  int lane_registers = 0;
+  for (const ColumnsStage& stage : work.stages)
+    lane_registers = std::max(lane_registers, stage.lane_registers);
+  return std::min(kResidentThreads, kRegisters / (kThreadRegisters + lane_registers * shape.vector));
+}
+
 // Blocks of a launch.
 struct Blocks {
   double count, multiprocessors, on_one, at_once;  // on a multiprocessor; of these at the same time
 
-  Blocks(const ColumnsWork& work, double blocks, int threads)
+  // A launch begins while the one before it ends, and its blocks come to where that ends first: where they
+  // would leave room, as many to one multiprocessor as fit there.
+  Blocks(const ColumnsWork& work, double blocks, const ColumnsShape& shape)
       : count(blocks),
         multiprocessors(static_cast<double>(work.machine.multiprocessors)),
-        on_one(ceil_of(blocks, multiprocessors)),
-        at_once(std::max(1.0, kResidentThreads / threads)) {}
+        at_once(std::max(1.0, std::floor(resident_threads(work, shape) / shape.threads))) {
+    on_one = std::max(ceil_of(blocks, multiprocessors), std::min(at_once, blocks));
+  }
   // Blocks behind one another where no more fit; the last ones fill half of the machine.
   double waves() const { return on_one <= at_once ? 1 : count / (multiprocessors * at_once) + 0.5; }
   double resident() const { return std::min(on_one, at_once); }
@@ -117,7 +129,7 @@ struct Model {
   }
 
   double together() const {
-    const Blocks blocks(work, ceil_of(vectors(), shape.across), shape.threads);
+    const Blocks blocks(work, ceil_of(vectors(), shape.across), shape);
     double by_itself = kBlockCycles, shared = 0;
     for (const ColumnsStage& stage : work.stages) by_itself += latency(stage), shared += share(stage, blocks);
     return kLaunchCycles + blocks.waves() * by_itself + shared;
@@ -126,7 +138,7 @@ struct Model {
     double total = 0;
     for (const ColumnsStage& stage : work.stages) {
       const int across = stage.walks ? shape.across : combining_across(shape);
-      const Blocks blocks(work, ceil_of(vectors(), across) * (stage.walks ? shape.splits : 1), shape.threads);
+      const Blocks blocks(work, ceil_of(vectors(), across) * (stage.walks ? shape.splits : 1), shape);
       total += kLaunchCycles + blocks.waves() * (kBlockCycles + latency(stage)) + share(stage, blocks) +
                parts(stage, across, blocks);
     }
@@ -171,14 +183,14 @@ ColumnsShape columns_shape(const ColumnsWork& work) {
         note({vector, threads, across, 1});
         const double groups = ceil_of(vectors, across);
         if (work.stages.size() == 1) continue;
-        // The fewest that fill rounds: what follows reads what every part leaves.
-        const double splits =
-            groups > static_cast<double>(work.machine.filling_blocks())
-                ? 1
-                : std::min<double>(
-                      static_cast<double>(work.machine.balanced_splits(static_cast<int64_t>(groups))),
-                      std::floor(work.length / deep));
-        if (splits > 1) note({vector, threads, across, static_cast<int>(splits)});
+        // As many as fill rounds: where few do, what follows reads fewer parts.
+        const auto most = static_cast<int64_t>(std::floor(work.length / deep)),
+                   rounds = work.machine.filling_blocks();
+        for (int64_t blocks = work.machine.multiprocessors; blocks <= rounds;
+             blocks += work.machine.multiprocessors) {
+          const int64_t splits = std::min(blocks / static_cast<int64_t>(groups), most);
+          if (splits > 1) note({vector, threads, across, static_cast<int>(splits)});
+        }
       }
   return best;
 }

@@ -11,16 +11,17 @@ namespace aicf {
 
 // Of one stage, in bytes of one column of one element of the rows.
 struct ColumnsStage {
-  bool walks = true;     // it has elements at all
-  bool reads = true;     // operands that no earlier stage has read
-  int load_bytes = 0;    // of operands of which columns are neighbours
-  int first_bytes = 0;   // of these, what no earlier stage has read
-  int store_bytes = 0;   // the same of results
-  int along_loads = 0;   // of operands of which the elements of a row are neighbours, or none are
-  int along_stores = 0;  // the same of results
-  int repeat_bytes = 0;  // of operands that are one element for all columns of a thread
-  int reductions = 0;    // moments are one
-  int partials = 0;      // numbers of a column that reductions of earlier stages leave for it
+  bool walks = true;       // it has elements at all
+  bool reads = true;       // operands that no earlier stage has read
+  int load_bytes = 0;      // of operands of which columns are neighbours
+  int first_bytes = 0;     // of these, what no earlier stage has read
+  int store_bytes = 0;     // the same of results
+  int along_loads = 0;     // of operands of which the elements of a row are neighbours, or none are
+  int along_stores = 0;    // the same of results
+  int repeat_bytes = 0;    // of operands that are one element for all columns of a thread
+  int reductions = 0;      // moments are one
+  int partials = 0;        // numbers of a column that reductions of earlier stages leave for it
+  int lane_registers = 0;  // numbers of a column that a thread keeps over the walk
   int instructions = 0;
 };
 

@@ -66,6 +66,27 @@ TEST(TileColumnsShape, FewPlacesOfLongColumnsSpread) {
   EXPECT_LT(4 * microseconds(work, shape), microseconds(work, {1, 128, 32, 1}));
 }
 
+// Blocks come two to a multiprocessor where few do: an H200 took 48 us in a program, 25 alone.
+TEST(TileColumnsShape, FewBlocksOfLongColumnsMayShareMultiprocessors) {
+  ColumnsStage first{
+      .load_bytes = 2, .first_bytes = 2, .reductions = 1, .lane_registers = 1, .instructions = 2},
+      second = first;
+  second.reads = false, second.first_bytes = 0, second.partials = 1;
+  const ColumnsWork work{.places = 12,
+                         .columns = 256,
+                         .length = 4096,
+                         .most_vector = 8,
+                         .column_bytes = 2,
+                         .stages = {first, second, kResult}};
+  const ColumnsShape few{8, 512, 4, 1};  // 96
+  EXPECT_GT(microseconds(work, few), microseconds(work, columns_shape(work)));
+  EXPECT_GE(blocks_of(work, columns_shape(work)), 2 * kMultiprocessors * 0.9);
+  // Blocks with so many registers that two have no room stay apart.
+  ColumnsWork more_registers = work;
+  more_registers.stages[0].lane_registers = 5;
+  EXPECT_LT(microseconds(more_registers, few), microseconds(work, few));
+}
+
 // Rows are read once where a thread can keep its elements, and again in every stage where it can not, or
 // where blocks share them.
 TEST(TileColumnsShape, FewElementsAreHeld) {

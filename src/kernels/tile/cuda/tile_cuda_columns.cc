@@ -14,8 +14,9 @@ namespace aicf {
 namespace {
 
 constexpr int kMemberThreads = 128;  // beside which members of other kinds find room
-// Of moments (tile_moments.cuh): numbers that they are, instructions of an element.
-constexpr int kMomentsValues = 3, kMomentsInstructions = 5;
+// Of moments (tile_moments.cuh): numbers that they are; that a thread has of a column, with the sums of its
+// elements at hand; instructions of an element.
+constexpr int kMomentsValues = 3, kMomentsRegisters = 5, kMomentsInstructions = 5;
 
 class ColumnsWriter : public StagedWriter {
  public:
@@ -85,6 +86,8 @@ class ColumnsWriter : public StagedWriter {
     work.partials = static_cast<int>(stage.complete.size() + kMomentsValues * stage.complete_moments.size());
     work.instructions = static_cast<int>(stage.elements.size() + stage.reductions.size() +
                                          kMomentsInstructions * stage.moments.size());
+    work.lane_registers =
+        static_cast<int>(stage.reductions.size() + kMomentsRegisters * stage.moments.size());
     work.reads = false;
     for (size_t view : loaded_views(stage.elements)) {
       const int bytes = dtype_bytes(space_.views[view].dtype);
