@@ -37,6 +37,15 @@ std::string conv(const std::string& dtype, int64_t channels, int64_t outputs, in
          "} : " + dims("B, " + m + ", 9, 7") + "\n";
 }
 
+// Of f32, x and the result with channels last.
+std::string conv_channels_last(int64_t channels, int64_t outputs) {
+  const std::string c = std::to_string(channels), m = std::to_string(outputs);
+  return "(%x: f32[B, 9, 7, " + c + "], %w: f32[" + m + ", " + c +
+         ", 3, 3]) {\n %t = transpose(%x) {perm = [0, 3, 1, 2]} : f32[B, " + c +
+         ", 9, 7]\n %u = conv(%t, %w) {" + kConv2d + ", groups = 1} : f32[B, " + m +
+         ", 9, 7]\n %y = transpose(%u) {perm = [0, 2, 3, 1]} : f32[B, 9, 7, " + m + "]\n";
+}
+
 std::string weight_gradient(const std::string& dtype, int64_t channels, int64_t outputs, int64_t groups,
                             const std::string& more = "") {
   const auto maps = [&](int64_t count) { return dtype + "[4, " + std::to_string(count) + ", 9, 8]"; };
@@ -230,6 +239,8 @@ std::vector<Named> cuda_cases() {
       {"conv_mma", conv("f32", 64, 64, 1, kTf32), 576, Against::kTerms, true},
       {"conv_mma", conv("f32", 6, 8, 2, kTf32), 27},
       {"conv_simt", conv("f32", 6, 8, 2), 27},
+      {"conv_tf32x3", conv_channels_last(40, 72), 360},
+      {"conv_tf32x3", conv_channels_last(64, 64), 576, Against::kTerms, true, 0, "conv_w_channels_last"},
       {"conv_depthwise", conv("f16", 16, 16, 16), 9},
       {"weight_gradient_wgmma", weight_gradient("bf16", 40, 72, 1), 4 * 9 * 8},
       {"weight_gradient_wgmma", weight_gradient("f16", 24, 36, 6), 4 * 9 * 8},

@@ -185,6 +185,13 @@ bool is_meant(const ForcedChoice& forced, const KernelCall& call, std::string_vi
          origin_text(call).find(forced.where) != std::string::npos;
 }
 
+bool is_forced(const KernelRow& row, const KernelCall& call, const SelectOptions& options) {
+  return std::any_of(options.forced.begin(), options.forced.end(), [&](const ForcedChoice& forced) {
+    return is_meant(forced, call, row.family) &&
+           std::string_view(forced.candidate).substr(0, forced.candidate.find('/')) == row.name;
+  });
+}
+
 std::string to_string(const Candidate& candidate) {
   return to_string(RunName{candidate.kernel,
                            candidate.library ? to_string(*candidate.library) : to_string(candidate.way)});

@@ -35,6 +35,9 @@ struct SelectOptions {
   std::set<std::string> updated;
 };
 
+// Whether a forced choice gives such a call to the row, in whatever way.
+bool is_forced(const KernelRow& row, const KernelCall& call, const SelectOptions& options);
+
 // "estimated 7.1 us", with ", priced 6.3 us" if measurements have changed the price.
 std::string time_text(const Candidate& candidate);
 

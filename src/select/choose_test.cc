@@ -64,6 +64,41 @@ TEST(Choose, large_products_of_f32_run_by_parts) {
   EXPECT_EQ(own_row(choose_for(large, "sm_90", options))->row, "matmul_simt");
 }
 
+// Three convolutions, the first over three channels, and what makes the last one's result no output.
+CallGraph convolutions(int64_t images, int64_t maps, int64_t side, const std::string& target) {
+  Graph graph("main");
+  ValueId x = graph.add_input("x", {DType::f32, {Dim(images), Dim(3), Dim(side), Dim(side)}});
+  for (const int64_t channels : {int64_t{3}, maps, maps}) {
+    const ValueId w = graph.add_constant(Array(DType::f32, {maps, channels, 3, 3}));
+    x = graph.add(Op::conv, {x, w},
+                  {{"strides", Ints{1, 1}}, {"pads", Ints{1, 1, 1, 1}}, {"dilations", Ints{1, 1}}});
+  }
+  graph.add_output(graph.add(Op::relu, {x}), "y");
+  return select_kernels(graph, Target::from_name(target), {});
+}
+
+// Where convolutions of f32 by parts clearly gain, what they read and make lies channels-last, also what one
+// makes that cannot run so; nothing is copied in a run.
+TEST(Choose, convolutions_of_f32_run_by_parts_channels_last) {
+  const auto rows = [](const CallGraph& calls) {
+    std::vector<std::string> list;
+    for (const KernelCall& call : calls.calls) list.push_back(own_row(call)->row);
+    return list;
+  };
+  const auto last = [](const CallGraph& calls) {
+    std::vector<bool> list;
+    for (size_t i = 0; i < 3; ++i) list.push_back(calls.calls[i].outputs[0].strides[1] == Dim(1));
+    return list;
+  };
+  using Rows = std::vector<std::string>;
+  const CallGraph large = convolutions(12, 64, 128, "sm_90"), small = convolutions(1, 16, 12, "sm_90");
+  EXPECT_EQ(rows(large), (Rows{"conv_simt", "conv_tf32x3", "conv_tf32x3", "tile"}));
+  EXPECT_EQ(last(large), (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(rows(small), (Rows{"conv_simt", "conv_simt", "conv_simt", "tile"}));
+  EXPECT_EQ(last(small), (std::vector<bool>{false, false, false}));
+  EXPECT_EQ(rows(convolutions(12, 64, 128, "sm_80")), (Rows{"conv_simt", "conv_simt", "conv_simt", "tile"}));
+}
+
 // Images of one channel of so many sides, by kernels of so many; padded by one.
 Graph convolution(int64_t images, int64_t maps, int64_t side, int64_t kernel, DType dtype) {
   Graph graph("main");

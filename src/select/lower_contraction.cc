@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/common/cuda_kernel.h"
 #include "select/choose.h"
+#include "select/cost_model.h"
 #include "select/cuda_problem.h"
 #include "select/layout.h"
 #include "select/storage_order.h"
@@ -62,6 +63,8 @@ bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
   outputs = std::move(merged_outputs);
   return true;
 }
+
+bool lies_last(const Window& w) { return w.strides[1] == Dim(1); }
 
 // Whether the row would have the copy engine read this convolution's windows.
 bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
@@ -217,7 +220,15 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   const bool matrix_units = target_.is_cuda() && !transposed && wants_matrix_units(conv);
   const bool rounded = !transposed && conv.node.attrs.get_bool("tf32") &&
                        read_rounded_weights(call, *rows[0], operands, origin);
-  const auto turned = rounded ? std::nullopt : weight_order(conv, operands[1]);
+  auto turned = rounded ? std::nullopt : weight_order(conv, operands[1]);
+  if (gains_by_parts_over_copies(call, rows, operands, turned)) {
+    turned = std::nullopt;
+    if (is_weight(operands[1]) && !lies_last(call.inputs[1]))
+      turned = WeightOrder{channels_last_order(call.inputs[1].sizes.size()), "weights channels-last at load"};
+    for (const size_t i : {0, 1})
+      if (!lies_last(call.inputs[i]) && !(turned && i == 1))
+        call.inputs[i] = window_of_copy(operands[i], channels_last(unsliced(operands[i]), origin));
+  }
   if (turned)
     call.inputs[1] = packed({.row = "conv_w_channels_last"}, {window(operands[1])}, graph_.type(operands[1]),
                             turned->axes, origin, turned->reason);
@@ -287,6 +298,29 @@ KernelCall Selector::over_channels_last(const KernelCall& call, const std::vecto
       copied.inputs[i] = window_of_copy(operands[i], channels_last_window(from, graph_.type(from)));
   }
   return copied;
+}
+
+bool Selector::gains_by_parts_over_copies(const KernelCall& call, const std::vector<const KernelRow*>& rows,
+                                          const std::vector<ValueId>& operands,
+                                          const std::optional<WeightOrder>& turned) const {
+  const KernelRow* parts = target_.is_cuda() ? find_parts_row(rows) : nullptr;
+  if (parts == nullptr) return false;
+  const KernelCall copied = over_channels_last(call, operands);
+  const std::vector<Candidate> by_parts = list_candidates(copied, {parts}, target_, options_.ranges);
+  if (by_parts.empty()) return false;
+  if (is_forced(*parts, call, options_)) return true;
+  double microseconds = by_parts[0].estimate_us;
+  for (const size_t i : {0, 1}) {
+    const bool is_made = channels_last_copies_.contains({unsliced(operands[i]), false});
+    if (lies_last(call.inputs[i]) || is_made || (i == 1 && is_weight(operands[1]))) continue;
+    KernelCall copy;
+    copy.inputs = {call.inputs[i]}, copy.outputs = {copied.inputs[i]};
+    microseconds += kStartMicroseconds + estimate_microseconds(copy, kRegionRow, target_, options_.ranges);
+  }
+  KernelCall otherwise = call;
+  if (turned)
+    otherwise.inputs[1] = ordered_window(call.inputs[1].root, graph_.type(operands[1]), turned->axes);
+  return microseconds < list_candidates(otherwise, rows, target_, options_.ranges)[0].estimate_us;
 }
 
 bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,

@@ -20,7 +20,7 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
     : graph_(graph),
       target_(target),
       options_(options),
-      orders_(stored_orders(graph, target)),
+      orders_(stored_orders(graph, target, options)),
       parts_(concat_parts(graph)),
       padded_(padded_shapes(graph, target)),
       targets_(update_targets(graph, target)) {

@@ -135,6 +135,13 @@ class Selector {
   // x and w. Whether it did.
   bool read_rounded_weights(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
                             const std::string& origin);
+  struct WeightOrder;
+  // On CUDA, of f32: whether the convolution takes less time by parts, over copies with channels last of
+  // operands that lie otherwise, together with the copies that a run makes; or is to run so whatever it
+  // takes. `turned`: how weights are read if not.
+  bool gains_by_parts_over_copies(const KernelCall& call, const std::vector<const KernelRow*>& rows,
+                                  const std::vector<ValueId>& operands,
+                                  const std::optional<WeightOrder>& turned) const;
   // What the slice that makes a value, if one does, reads; else the value.
   ValueId unsliced(ValueId id) const;
   // The value as a part of its copy, or of the copy of what it is sliced from.

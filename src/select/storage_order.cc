@@ -1,9 +1,12 @@
 #include "select/storage_order.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "ir/region.h"
 #include "select/layout.h"
+#include "target/op_problem.h"
 
 namespace aicf {
 namespace {
@@ -13,11 +16,17 @@ constexpr int64_t kFewMaps = 12;  // output channels of a group: below, vectors 
 
 class Orders {
  public:
-  Orders(const Graph& graph, const Target& target)
+  Orders(const Graph& graph, const Target& target, const SelectOptions& options)
       : graph_(graph),
         target_(target),
         orders_(static_cast<size_t>(graph.value_count())),
-        feeds_conv_(static_cast<size_t>(graph.value_count()), false) {}
+        feeds_conv_(static_cast<size_t>(graph.value_count()), false),
+        feeds_parts_(static_cast<size_t>(graph.value_count()), false) {
+    for (const Node& node : graph.nodes()) {
+      const std::optional<Conv> conv = conv_of(graph, node);
+      if (conv && gains_by_parts(*conv, target, options)) by_parts_.insert(node.results[0]);
+    }
+  }
 
   std::vector<Ints> run() {
     find_conv_inputs();
@@ -73,7 +82,8 @@ class Orders {
 
   void spread(const Node& node) {
     if (const std::optional<Conv> conv = conv_of(graph_, node)) {
-      if (prefers_last(*conv) || (lies_last(node.operands[0]) && keeps_last(*conv)))
+      if (prefers_last(node, *conv) || feeds_parts_[static_cast<size_t>(node.results[0])] ||
+          (lies_last(node.operands[0]) && keeps_last(*conv)))
         for (ValueId id : node.results) set_last(id);
       return;
     }
@@ -132,11 +142,28 @@ class Orders {
   void find_conv_inputs() {
     for (const Node& node : graph_.nodes()) {
       const std::optional<Conv> conv = conv_of(graph_, node);
-      if (!conv || !prefers_last(*conv)) continue;
+      if (!conv || !prefers_last(node, *conv)) continue;
       feeds_conv_[static_cast<size_t>(node.operands[0])] = true;
       if (target_.is_cuda()) store_weights_last(weights_of(node, *conv));
     }
     find_shaped_inputs();
+    find_parts_inputs();
+  }
+  // What such convolutions of f32 read, through ops that keep the order: another convolution stores its
+  // result so.
+  void find_parts_inputs() {
+    for (size_t i = graph_.nodes().size(); i-- > 0;) {
+      const Node& node = graph_.nodes()[i];
+      const auto feed = [&](ValueId id) { feeds_parts_[static_cast<size_t>(id)] = true; };
+      if (by_parts_.contains(node.results[0])) {
+        feed(node.operands[0]);
+      } else if (feeds_parts_[static_cast<size_t>(node.results[0])]) {
+        if (node.op == Op::pad || node.op == Op::max_pool || node.op == Op::avg_pool) feed(node.operands[0]);
+        if (!is_tile_region(node) && !op_info(node.op).has(kPointwise)) continue;
+        for (ValueId id : node.operands)
+          if (id != kNoValue && graph_.shape(id) == graph_.shape(node.results[0])) feed(id);
+      }
+    }
   }
   // Regions whose only reader changes spatial axes for such a convolution: pictures made larger.
   void find_shaped_inputs() {
@@ -168,8 +195,9 @@ class Orders {
     return node.operands[static_cast<size_t>(w - own.begin())];
   }
 
-  bool prefers_last(const Conv& conv) const {
-    return target_.is_cuda() ? wants_matrix_units(conv) : has_packed_form(conv);
+  bool prefers_last(const Node& node, const Conv& conv) const {
+    if (!target_.is_cuda()) return has_packed_form(conv);
+    return wants_matrix_units(conv) || by_parts_.contains(node.results[0]);
   }
   // A depthwise convolution of f32 takes channels either way; on a CPU, of one map each.
   bool keeps_last(const Conv& conv) const {
@@ -182,13 +210,15 @@ class Orders {
   const Graph& graph_;
   const Target& target_;
   std::vector<Ints> orders_;
-  std::vector<bool> feeds_conv_;  // by value: a convolution that prefers its channels last reads it
+  std::vector<bool> feeds_conv_;   // by value: a convolution that prefers its channels last reads it
+  std::vector<bool> feeds_parts_;  // by value: one by parts reads what is made of it
+  std::set<ValueId> by_parts_;     // first results of convolutions that gain by parts
 };
 
 }  // namespace
 
-std::vector<Ints> stored_orders(const Graph& graph, const Target& target) {
-  return Orders(graph, target).run();
+std::vector<Ints> stored_orders(const Graph& graph, const Target& target, const SelectOptions& options) {
+  return Orders(graph, target, options).run();
 }
 
 namespace {
@@ -279,6 +309,41 @@ std::optional<Conv> conv_of(const Graph& graph, const Node& node) {
 
 bool wants_matrix_units(const Conv& conv) {
   return is_half(conv.graph.dtype(conv.node.operands[0])) || conv.node.attrs.get_bool("tf32");
+}
+
+const KernelRow* find_parts_row(const std::vector<const KernelRow*>& rows) {
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [](const KernelRow* r) { return r->facts.units == Units::kMatrixTf32x3; });
+  return row == rows.end() ? nullptr : *row;
+}
+
+bool gains_by_parts(const Conv& conv, const Target& target, const SelectOptions& options) {
+  constexpr double kClearly = 1.1;
+  if (!target.is_cuda() || conv.node.op != Op::conv) return false;
+  const std::vector<const KernelRow*> rows = target.candidates(problem_of(conv.graph, conv.node));
+  const KernelRow* parts = find_parts_row(rows);
+  if (parts == nullptr) return false;
+  const auto call_over = [&](bool last) {
+    KernelCall call;
+    const auto window = [&](ValueId id) {
+      const TensorType& type = conv.graph.type(id);
+      Ints order(type.shape.size());
+      std::iota(order.begin(), order.end(), int64_t{0});
+      if (last && order.size() > 2) order = channels_last_order(order.size());
+      return ordered_window(id, type, order);
+    };
+    for (const ValueId id : conv.node.operands)
+      if (id != kNoValue) call.inputs.push_back(window(id));
+    call.outputs = {window(conv.node.results[0])};
+    RowCall& row = call.what.emplace<RowCall>();
+    fill_params(conv.graph, conv.node, *parts, row.params, row.fparams);
+    return call;
+  };
+  const KernelCall last = call_over(true);
+  const std::vector<Candidate> by_parts = list_candidates(last, {parts}, target, options.ranges);
+  if (by_parts.empty() || is_forced(*parts, last, options)) return !by_parts.empty();
+  const std::vector<Candidate> first = list_candidates(call_over(false), rows, target, options.ranges);
+  return by_parts[0].estimate_us * kClearly < first[0].estimate_us;
 }
 
 bool has_packed_form(const Conv& conv) {

@@ -1,20 +1,21 @@
 // Where and in which order of axes values are stored, before any call is chosen. Row-major is the rule; a
 // value whose only reader transposes it is stored as that reader wants it, and what convolutions (on CUDA: on
-// matrix units) and the ops after them make is stored channels-last ([N, spatial..., C]), so that a
-// convolution reads its windows where they lie. Only strides change: every kernel takes any, so the orders
-// are a matter of speed.
+// matrix units, of f32 by parts where that gains) and the ops after them make is stored channels-last ([N,
+// spatial..., C]), so that a convolution reads its windows where they lie. Only strides change: every kernel
+// takes any, so the orders are a matter of speed.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "ir/graph.h"
+#include "select/choose.h"
 #include "target/target.h"
 
 namespace aicf {
 
 // By value: the axes from outermost to innermost, or none for row-major.
-std::vector<Ints> stored_orders(const Graph& graph, const Target& target);
+std::vector<Ints> stored_orders(const Graph& graph, const Target& target, const SelectOptions& options);
 
 Ints channels_last_order(size_t rank);
 
@@ -53,6 +54,11 @@ struct Conv {
 std::optional<Conv> conv_of(const Graph& graph, const Node& node);
 // Whether it is for the matrix units of a GPU: halves, or f32 in tf32.
 bool wants_matrix_units(const Conv& conv);
+// Whether a convolution of f32 takes clearly less time by parts on matrix units, channels last, than any does
+// over channels first, by the estimates of the rows, or is to run so.
+bool gains_by_parts(const Conv& conv, const Target& target, const SelectOptions& options);
+// The row of products by parts among these; null: none.
+const KernelRow* find_parts_row(const std::vector<const KernelRow*>& rows);
 // Whether its weights have a form that is packed at load: f32 of static size, with enough output channels in
 // a group to fill vectors. That they are weights at all is not asked.
 bool has_packed_form(const Conv& conv);

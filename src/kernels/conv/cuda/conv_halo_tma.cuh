@@ -4,9 +4,14 @@
 // maps an instruction reads less shared memory so. Weights come in stages, one for each slice and tap, or stay in shared
 // memory. A result is the sum over slices, over taps in row-major order, over steps of 16 channels, in tf32 of 8.
 // wgmma cuts the last 13 bits of f32: x is rounded to tf32 in shared memory, once for all taps; the weights lie rounded.
+// Or f32 is multiplied by parts (tf32_parts.cuh): x is split in shared memory, once for all taps, and weights in the
+// registers of the warps that multiply. The sums of a slice and tap are then added in f32, in the order above, and a
+// result that is not finite is computed anew by multiply-adds.
 #pragma once
 
+#include "conv/cuda/conv.cuh"
 #include "matmul/cuda/mma.cuh"
+#include "matmul/cuda/tf32_parts.cuh"
 #include "matmul/cuda/wgmma_instructions.cuh"
 #include "tile/cuda/tile_memory.cuh"
 
@@ -82,25 +87,38 @@ struct RingPlace {
   }
 };
 
+// Stands for what products by parts take beside others: their first instruction, and operands in global memory.
+struct NoParts {};
+template <class MultiplyFirst>
+constexpr bool kMultipliesParts = true;
+template <>
+constexpr bool kMultipliesParts<NoParts> = false;
+
 // kBlockMaps: of a block's tile: 64, and two warpgroups take tiles in turns, one multiplying while the other stores; or 128,
-// which they share. kBuffers: boxes of a slice in shared memory. kKeepsWeights: the stages hold all weights, of one tile of
-// maps. kAhead: operands of the epilogue's next chunk are fetched before a chunk is stored. kConstantWeights: they are
-// loaded before the launches before this one have finished. Multiply: see wgmma_text.h.
-template <class Multiply, class Shape, int kBlockMaps, int kBuffers, int kStages, bool kKeepsWeights, bool kAhead,
-          bool kConstantWeights>
+// which they share. By parts they share tiles of 64, too, each with half of the pixels, and take turns by steps: one's
+// products go on while the other adds. kBuffers: boxes of a slice in shared memory. kKeepsWeights: the stages hold all
+// weights, of one tile of maps. kAhead: operands of the epilogue's next chunk are fetched before a chunk is stored.
+// kConstantWeights: they are loaded before the launches before this one have finished. Multiply, MultiplyFirst: see
+// wgmma_text.h; the latter is of products by parts, else NoParts.
+template <class Multiply, class MultiplyFirst, class Shape, int kBlockMaps, int kBuffers, int kStages, bool kKeepsWeights,
+          bool kAhead, bool kConstantWeights>
 struct ConvHaloTma {
   using Box = SwizzledBox<Shape>;
-  static constexpr bool kPingPong = kBlockMaps == 64, kRounds = Shape::kHalves == 2;
+  static constexpr bool kParts = kMultipliesParts<MultiplyFirst>;
+  static constexpr bool kPingPong = kBlockMaps == 64 && !kParts, kSharesPixels = kBlockMaps == 64 && kParts;
+  static constexpr bool kConverts = Shape::kHalves == 2;  // rounds or splits x
   static constexpr int kTurns = kPingPong ? 2 : 1, kConsumers = 256, kThreads = kConsumers + 128;
   static constexpr int kTaps = Shape::kKernelW * Shape::kKernelH, kSteps = kTaps * Shape::kSlices;  // stages of a tile
   static constexpr int kMapTiles = (Shape::kMaps + kBlockMaps - 1) / kBlockMaps;
   static constexpr int kPixels = Box::kPixels, kStageBytes = kBlockMaps * 128;
+  static constexpr int kColumns = kSharesPixels ? (kPixels / 2 + 7) / 8 * 8 : kPixels;  // of a warpgroup
+  static constexpr int kBoxBytes = Box::kBytes * (kParts ? 2 : 1);                      // hi, or all, and lo
   static constexpr int kReaders = 4 * (kPingPong ? 1 : 2);  // warps that read a box or a stage
-  static constexpr int kRounders = 64;                      // threads
-  static constexpr int kWeightsAt = kBuffers * Box::kBytes, kBarriersAt = kWeightsAt + kStages * kStageBytes;
+  static constexpr int kConverters = 64;                    // threads
+  static constexpr int kWeightsAt = kBuffers * kBoxBytes, kBarriersAt = kWeightsAt + kStages * kStageBytes;
   static constexpr int kBarrierBytes = (kBuffers * 3 + kStages * 2 + 1) / 2 * 16;
   static constexpr int kChunksAt = kBarriersAt + kBarrierBytes;
-  static constexpr int kChunkPixels = 32, kChunks = (kPixels + kChunkPixels - 1) / kChunkPixels;
+  static constexpr int kChunkPixels = 32, kChunks = (kColumns + kChunkPixels - 1) / kChunkPixels;
   template <class Tile>
   static constexpr int kRowBytes = 64 * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
   template <class Tile>
@@ -110,13 +128,15 @@ struct ConvHaloTma {
 
   struct Shared {
     uint32_t base;
-    __device__ __forceinline__ uint32_t box(uint32_t slot) const { return base + slot * Box::kBytes; }
+    __device__ __forceinline__ uint32_t box(uint32_t slot) const { return base + slot * kBoxBytes; }
     __device__ __forceinline__ uint32_t weights(uint32_t slot) const { return base + kWeightsAt + slot * kStageBytes; }
     __device__ __forceinline__ uint32_t barrier(uint32_t number) const { return base + kBarriersAt + number * 8; }
     __device__ __forceinline__ uint32_t loaded(uint32_t slot) const { return barrier(slot); }
     __device__ __forceinline__ uint32_t free(uint32_t slot) const { return barrier(kBuffers + slot); }
-    // Of a box that is rounded.
-    __device__ __forceinline__ uint32_t ready(uint32_t slot) const { return kRounds ? barrier(2 * kBuffers + slot) : loaded(slot); }
+    // Of a box that is rounded or split.
+    __device__ __forceinline__ uint32_t ready(uint32_t slot) const {
+      return kConverts ? barrier(2 * kBuffers + slot) : loaded(slot);
+    }
     __device__ __forceinline__ uint32_t full(uint32_t slot) const { return barrier(3 * kBuffers + slot); }
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(kStages + slot); }
   };
@@ -135,13 +155,19 @@ struct ConvHaloTma {
       for (int i = 0; i < kBuffers; ++i) {
         barrier_init(shared.loaded(i), 1);
         barrier_init(shared.free(i), kReaders);
-        if constexpr (kRounds) barrier_init(shared.ready(i), kRounders);
+        if constexpr (kConverts) barrier_init(shared.ready(i), kConverters);
       }
       for (int i = 0; i < kStages; ++i) {
         barrier_init(shared.full(i), 1);
         barrier_init(shared.empty(i), kReaders);
       }
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    // Columns without a pixel read what lies behind a box: zeros, as no sum that is not finite shall come of it.
+    if constexpr (kParts) {
+      for (int i = int(threadIdx.x) * 16; i < kBuffers * kBoxBytes; i += kThreads * 16)
+        store_shared(shared.base + i, {0, 0, 0, 0});
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
   }
@@ -179,7 +205,9 @@ struct ConvHaloTma {
     const int channel = step / kTaps * kSliceChannels, tap = step % kTaps;
     const int kw = tap % Shape::kKernelW, kh = tap / Shape::kKernelW;
     barrier_expect(barrier, kStageBytes);
-    if constexpr (Shape::kKernelW > 1 && Shape::kKernelH > 1)
+    if constexpr (kTaps == 1)
+      load_box(map, to, barrier, channel, first_map);
+    else if constexpr (Shape::kKernelW > 1 && Shape::kKernelH > 1)
       load_box(map, to, barrier, channel, kw, kh, first_map);
     else
       load_box(map, to, barrier, channel, Shape::kKernelW > 1 ? kw : kh, first_map);
@@ -198,21 +226,25 @@ struct ConvHaloTma {
     }
   }
 
-  // Rounds each box in place before it is read.
-  static __device__ void round_boxes(const Shared& shared, const Work& work, int thread) {
+  static __device__ __forceinline__ void round_vectors(uint32_t from, int thread) {
+#pragma unroll 4
+    for (int i = thread; i < Box::kPositions * 8; i += kConverters) {
+      const uint4 v = load_shared(from + i * 16);
+      store_shared(from + i * 16, {to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w)});
+    }
+  }
+  // Rounds each box in place, or splits it, before it is read.
+  static __device__ void convert_boxes(const Shared& shared, const Work& work, int thread) {
     RingPlace<kBuffers> place(0);
     for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x)
       for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
         barrier_wait(shared.loaded(place.slot), place.parity);
         for (int phase = 0; phase < Box::kPhases; ++phase) {
           const uint32_t from = shared.box(place.slot) + phase * Box::kPhaseBytes;
-#pragma unroll 4
-          for (int i = thread; i < Box::kPositions * 8; i += kRounders) {
-            uint4 v = load_shared(from + i * 16);
-            v.x = to_tf32(v.x), v.y = to_tf32(v.y), v.z = to_tf32(v.z), v.w = to_tf32(v.w);
-            asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(from + i * 16), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                         : "memory");
-          }
+          if constexpr (kParts)
+            split_vectors<kConverters>(from, from + Box::kBytes, Box::kPositions * 8, thread);
+          else
+            round_vectors(from, thread);
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         barrier_arrive(shared.ready(place.slot));
@@ -226,17 +258,17 @@ struct ConvHaloTma {
   }
   // As in wgmma.cuh.
   static __device__ __forceinline__ void wait_turn(int warpgroup) {
-    if constexpr (kPingPong) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
+    if constexpr (kPingPong || kParts) asm volatile("bar.sync %0, 256;" ::"r"(1 + warpgroup) : "memory");
   }
   static __device__ __forceinline__ void pass_turn(int warpgroup) {
-    if constexpr (kPingPong) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
+    if constexpr (kPingPong || kParts) asm volatile("bar.arrive %0, 256;" ::"r"(2 - warpgroup) : "memory");
   }
   static __device__ __forceinline__ void sync_warpgroup(int warpgroup) {
     asm volatile("bar.sync %0, 128;" ::"r"(3 + warpgroup) : "memory");
   }
 
   template <int kInstructions>
-  static __device__ __forceinline__ void step(uint64_t weights, uint64_t pixels, float (&acc)[kPixels / 2]) {
+  static __device__ __forceinline__ void step(uint64_t weights, uint64_t pixels, float (&acc)[kColumns / 2]) {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kInstructions; ++k)
@@ -246,10 +278,10 @@ struct ConvHaloTma {
 
   // Of tile `number` of the block.
   static __device__ __forceinline__ void accumulate(const Shared& shared, uint32_t number, int warpgroup,
-                                                    float (&acc)[kPixels / 2]) {
+                                                    float (&acc)[kColumns / 2]) {
     RingPlace<kBuffers> x(number * Shape::kSlices);
     RingPlace<kStages> w(kKeepsWeights ? 0 : number * kSteps);
-    const uint32_t first_row = kPingPong ? 0 : uint32_t(warpgroup) * 64 * 128;
+    const uint32_t first_row = uint32_t(map_of(warpgroup)) * 128;
     uint32_t x_before = 0, w_before = 0;
     bool begins = true;
 #pragma unroll 1
@@ -285,11 +317,96 @@ struct ConvHaloTma {
     release(shared.free(x_before));
   }
 
+  // Of a warpgroup's tile the first map, or pixel, in the block's.
+  static __device__ __forceinline__ int map_of(int warpgroup) { return kBlockMaps == 128 ? warpgroup * 64 : 0; }
+  static __device__ __forceinline__ int pixel_of(int warpgroup) { return kSharesPixels ? warpgroup * kColumns : 0; }
+
+  // By parts: adds the products of a slice and tap.
+  template <int kInstructions>
+  static __device__ __forceinline__ void add_step(uint32_t weights, uint32_t pixels, uint32_t empty, int warpgroup,
+                                                  float (&sums)[kColumns / 2]) {
+    SplitRows<kInstructions> maps;
+    maps.load(weights, map_of(warpgroup));
+    float acc[kColumns / 2];
+    wait_turn(warpgroup);
+    maps.template multiply<Multiply, MultiplyFirst>(row_descriptor(pixels, Box::kDown),
+                                                    row_descriptor(pixels + Box::kBytes, Box::kDown), acc);
+    pass_turn(warpgroup);
+    wgmma_wait<0>();
+    if (!kKeepsWeights) release(empty);
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) sums[i] += acc[i];
+  }
+  static __device__ __forceinline__ void accumulate_parts(const Shared& shared, uint32_t number, int warpgroup,
+                                                          float (&sums)[kColumns / 2]) {
+    RingPlace<kBuffers> x(number * Shape::kSlices);
+    RingPlace<kStages> w(kKeepsWeights ? 0 : number * kSteps);
+    const uint32_t first_pixel = uint32_t(pixel_of(warpgroup) / 8 * Box::kDown * 128);
+#pragma unroll 1
+    for (int slice = 0; slice < Shape::kSlices; ++slice, x.next()) {
+      barrier_wait(shared.ready(x.slot), x.parity);
+#pragma unroll 1
+      for (int kh = 0; kh < Shape::kKernelH; ++kh) {
+#pragma unroll 1
+        for (int kw = 0; kw < Shape::kKernelW; ++kw, w.next()) {
+          barrier_wait(shared.full(w.slot), w.parity);
+          const uint32_t weights = shared.weights(w.slot), empty = shared.empty(w.slot),
+                         pixels = shared.box(x.slot) + Box::tap_offset(kh, kw) + first_pixel;
+          if (Shape::kLastInstructions == 4 || slice + 1 < Shape::kSlices)
+            add_step<4>(weights, pixels, empty, warpgroup, sums);
+          else
+            add_step<Shape::kLastInstructions>(weights, pixels, empty, warpgroup, sums);
+        }
+      }
+      release(shared.free(x.slot));
+    }
+  }
+
+  // By multiply-adds, over taps, then channels; positions outside the image take part as zeros.
+  template <class Operands>
+  static __device__ float window_sum(const Operands& o, int64_t index, int map) {
+    const auto pixel = pixel_at(o, typename Operands::Index(index));
+    float sum = 0;
+    for (int kh = 0; kh < Shape::kKernelH; ++kh)
+      for (int kw = 0; kw < Shape::kKernelW; ++kw) {
+        const auto h = o.axis[1].position(pixel.at[1], kh), w = o.axis[2].position(pixel.at[2], kw);
+        const bool inside = h >= 0 && h < o.axis[1].in && w >= 0 && w < o.axis[2].in;
+        const float* x = o.x + int64_t(pixel.image) * o.x_batch + int64_t(h) * o.axis[1].in_stride +
+                         int64_t(w) * o.axis[2].in_stride;
+        const float* weights =
+            o.w + int64_t(map) * o.w_map + int64_t(kh) * o.w_tap[1] + int64_t(kw) * o.w_tap[2];
+        for (int c = 0; c < o.channels && sum == sum; ++c)  // no more is added to NaN
+          sum = __fmaf_rn(inside ? x[int64_t(c) * o.x_channel] : 0.0f, weights[int64_t(c) * o.w_channel], sum);
+      }
+    return sum;
+  }
+  template <class Operands>
+  static __device__ __forceinline__ void compute_anew(const Operands& o, const Box& box, int first_map, int first_pixel,
+                                                      int images, float (&sums)[kColumns / 2]) {
+    if (!has_non_finite(sums)) return;
+    first_map += int(threadIdx.x) / 32 % 4 * 16 + int(threadIdx.x) % 32 / 4;
+    first_pixel += int(threadIdx.x) % 4 * 2;
+#pragma unroll 1
+    for (int i = 0; i < kColumns / 2; ++i) {
+      const int map = first_map + i / 2 % 2 * 8, pixel = first_pixel + i / 4 * 8 + i % 2;
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kColumns / 2; ++j)
+        if (j == i) sum = sums[j];
+      int64_t index;
+      if (fabsf(sum) < __int_as_float(0x7f800000) || map >= Shape::kMaps || !box.find(pixel, images, index)) continue;
+      sum = window_sum(o, index, map);
+#pragma unroll
+      for (int j = 0; j < kColumns / 2; ++j)
+        if (j == i) sums[j] = sum;
+    }
+  }
+
   // A chunk of pixels of the warpgroup's maps, as rows of 64 maps.
   template <class Tile>
-  static __device__ __forceinline__ void put(uint32_t memory, const float (&acc)[kPixels / 2], int chunk) {
+  static __device__ __forceinline__ void put(uint32_t memory, const float (&acc)[kColumns / 2], int chunk) {
     const int lane = int(threadIdx.x) % 32, map = int(threadIdx.x) / 32 % 4 * 16;
-    constexpr int kBlocks = kPixels / 8;  // of eight pixels
+    constexpr int kBlocks = kColumns / 8;  // of eight pixels
     if (map >= Shape::kMaps) return;
 #pragma unroll
     for (int c = 0; c < kChunks; ++c) {
@@ -330,11 +447,12 @@ struct ConvHaloTma {
     typename Epilogue::template Own<8> own[kVectors];
     bool inside[kVectors];
 
-    __device__ __forceinline__ void find(const Epilogue& epilogue, const Box& box, int images, int chunk) {
+    __device__ __forceinline__ void find(const Epilogue& epilogue, const Box& box, int images, int first_pixel, int chunk) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         int64_t index;
-        inside[v] = box.find(chunk * kChunkPixels + v * kAtOnce + int(threadIdx.x) % 128 / kLanes, images, index);
+        const int column = chunk * kChunkPixels + v * kAtOnce + int(threadIdx.x) % 128 / kLanes;
+        inside[v] = box.find(first_pixel + column, images, index) && (!kSharesPixels || column < kColumns);
         rows[v] = epilogue.row(index);
       }
     }
@@ -345,20 +463,21 @@ struct ConvHaloTma {
 
   template <class Epilogue>
   static __device__ __forceinline__ void store(const Epilogue& epilogue, const Box& box, int first_map, int images,
-                                               int warpgroup, uint32_t memory, const float (&acc)[kPixels / 2]) {
+                                               int warpgroup, uint32_t memory, const float (&acc)[kColumns / 2]) {
     using Tile = typename Epilogue::Tile;
     const int thread = int(threadIdx.x) % 128, column = first_map + thread % kLanes * 8;
+    const int first_pixel = pixel_of(warpgroup);
     const uint32_t from = memory + thread / kLanes * kRowBytes<Tile> + thread % kLanes * 8 * uint32_t(sizeof(Tile));
     typename Epilogue::template Shared<8> shared;
     if (column + 8 <= Shape::kMaps) epilogue.fetch(shared, column);
     Pixels<Epilogue> pixels;
-    pixels.find(epilogue, box, images, 0);
+    pixels.find(epilogue, box, images, first_pixel, 0);
 #pragma unroll
     for (int v = 0; kAhead && v < kVectors; ++v) pixels.fetch(epilogue, v, column);
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       Pixels<Epilogue> next;
-      next.find(epilogue, box, images, chunk + 1);
+      next.find(epilogue, box, images, first_pixel, chunk + 1);
 #pragma unroll
       for (int v = 0; kAhead && v < kVectors; ++v) next.fetch(epilogue, v, column);
       sync_warpgroup(warpgroup);  // the chunk before has been read
@@ -381,27 +500,35 @@ struct ConvHaloTma {
     }
   }
 
-  template <class Epilogue>
+  template <class Epilogue, class Operands>
   static __device__ void multiply(const Shared& shared, const Work& work, const Epilogue& epilogue, int images,
-                                  int warpgroup) {
+                                  const Operands& o, int warpgroup) {
     constexpr int kChunkBytes = kChunkPixels * kRowBytes<typename Epilogue::Tile>;
     wait_for_inputs();
     if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
     uint32_t number = kPingPong ? uint32_t(warpgroup) : 0;  // of the block's tiles
     for (uint32_t tile = blockIdx.x + number * gridDim.x; tile < work.tiles;
          tile += kTurns * gridDim.x, number += kTurns) {
-      float acc[kPixels / 2];
+      const Box box = Work::box(tile);
+      const int first_map = Work::map(tile) + map_of(warpgroup);
+      float acc[kColumns / 2];
 #pragma unroll
-      for (int i = 0; i < kPixels / 2; ++i) acc[i] = 0.0f;
-      wait_turn(warpgroup);
-      accumulate(shared, number, warpgroup, acc);
-      store(epilogue, Work::box(tile), Work::map(tile) + (kPingPong ? 0 : warpgroup * 64), images, warpgroup,
-            shared.base + kChunksAt + warpgroup * kChunkBytes, acc);
+      for (int i = 0; i < kColumns / 2; ++i) acc[i] = 0.0f;
+      if constexpr (kParts) {
+        accumulate_parts(shared, number, warpgroup, acc);
+        compute_anew(o, box, first_map, pixel_of(warpgroup), images, acc);
+      } else {
+        wait_turn(warpgroup);
+        accumulate(shared, number, warpgroup, acc);
+      }
+      store(epilogue, box, first_map, images, warpgroup, shared.base + kChunksAt + warpgroup * kChunkBytes, acc);
     }
   }
 
-  template <class Epilogue>
-  static __device__ void run(const CUtensorMap* x_map, const CUtensorMap* w_map, const Epilogue& epilogue, int images) {
+  // `o`: by parts, ConvOperands.
+  template <class Epilogue, class Operands = NoParts>
+  static __device__ void run(const CUtensorMap* x_map, const CUtensorMap* w_map, const Epilogue& epilogue, int images,
+                             const Operands& o = {}) {
     extern __shared__ __align__(1024) char memory[];
     const Shared shared{shared_address(memory)};
     if (threadIdx.x == kConsumers) {
@@ -413,13 +540,13 @@ struct ConvHaloTma {
     const int warp = __shfl_sync(0xffffffffu, int(threadIdx.x) / 32, 0), warpgroup = warp / 4;
     set_up(shared);
     if (warpgroup == 2) {
-      asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+      asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kParts ? 56 : 40));
       if (threadIdx.x == kConsumers) load_boxes(x_map, shared, work);
       if (threadIdx.x == kConsumers + 32) load_weights(w_map, shared, work);
-      if (kRounds && warp >= 10) round_boxes(shared, work, int(threadIdx.x) - (kThreads - kRounders));
+      if (kConverts && warp >= 10) convert_boxes(shared, work, int(threadIdx.x) - (kThreads - kConverters));
     } else {
-      asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-      multiply(shared, work, epilogue, images, warpgroup);
+      asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kParts ? 224 : 232));
+      multiply(shared, work, epilogue, images, o, warpgroup);
     }
   }
 };

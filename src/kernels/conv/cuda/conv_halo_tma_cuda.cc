@@ -18,6 +18,11 @@ constexpr size_t kHaloRows = 1, kHaloColumns = 2;  // of the three spatial axes,
 int64_t halo_size(const Dim& dim) { return dim.require_constant("a size of a convolution"); }
 bool takes_halves(const CudaProblem& epilogue) { return epilogue_tile(*epilogue.program).has_value(); }
 
+// Of f32 for which no tf32 is asked.
+bool is_by_parts(const CudaProblem& problem) {
+  return problem.inputs[0].dtype == DType::f32 && !asks_tf32(problem.params);
+}
+
 HaloTmaSizes halo_tma_sizes(const CudaProblem& problem, const CudaWindowAxes& axes,
                             const CudaProblem& epilogue) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
@@ -31,6 +36,7 @@ HaloTmaSizes halo_tma_sizes(const CudaProblem& problem, const CudaWindowAxes& ax
     sizes.dilation[axis - kHaloRows] = halo_size(axes[axis].dilation);
   }
   sizes.element_bytes = dtype_bytes(x.dtype);
+  sizes.by_parts = is_by_parts(problem);
   sizes.tile_bytes = takes_halves(epilogue) ? 2 : 4;
   sizes.result_bytes = conv_result_bytes(problem);
   sizes.machine = problem.machine;
@@ -73,9 +79,18 @@ bool fetches_ahead(const CudaProblem& epilogue) {
 std::string halo_tma_type_text(const CudaProblem& problem, const CudaProblem& epilogue,
                                const HaloTmaPlan& plan) {
   const auto number = [](int64_t v) { return std::to_string(v) + ", "; };
-  return "aicf::ConvHaloTma<Multiply, Shape, " + number(plan.maps) + number(plan.buffers) +
+  const std::string first = is_by_parts(problem) ? "MultiplyFirst" : "aicf::NoParts";
+  return "aicf::ConvHaloTma<Multiply, " + first + ", Shape, " + number(plan.maps) + number(plan.buffers) +
          number(plan.stages) + flag(plan.keeps_weights) + ", " + flag(fetches_ahead(epilogue)) + ", " +
          flag(problem.inputs[1].constant) + ">";
+}
+
+// The instructions, of the pixels of a warpgroup.
+std::string multiply_text(DType dtype, const HaloTmaSizes& s, const HaloTmaPlan& plan) {
+  const int pixels = static_cast<int>(plan.pixels);
+  if (!s.by_parts) return wgmma_multiply_text(dtype, pixels, true, true);
+  const int columns = plan.maps == 64 ? round_up((pixels + 1) / 2, 8) : pixels;
+  return wgmma_multiply_tf32_text(columns) + wgmma_multiply_tf32_text(columns, false);
 }
 
 std::vector<TensorMapSpec> halo_tma_maps(const CudaProblem& problem, const CudaWindowAxes& axes,
@@ -101,28 +116,29 @@ std::vector<TensorMapSpec> halo_tma_maps(const CudaProblem& problem, const CudaW
 
 }  // namespace
 
-bool conv_halo_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  const bool tf32 = problem.inputs[0].dtype == DType::f32;
-  if (!(tf32 ? conv_tma_fits(problem, axes) : copies_boxes(problem, axes))) return false;
+bool conv_halo_tma_fits(const CudaProblem& problem, const ConvProblem& conv) {
+  const CudaWindowAxes& axes = conv.axes;
+  const bool f32 = problem.inputs[0].dtype == DType::f32;
+  if (!conv.pixel_rows || !(f32 ? conv_tma_fits(problem, axes) : copies_boxes(problem, axes))) return false;
   const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
   const CudaWindowAxis &rows = axes[kHaloRows], &columns = axes[kHaloColumns];
   const bool strided = !is_one(rows.stride) || !is_one(columns.stride);
   const bool dilated = !is_one(rows.dilation) || !is_one(columns.dilation);
   const Dim& channels = problem.inputs[1].sizes[1];
   return channels.is_constant() && halo_size(channels) > 0 && !(strided && dilated) &&
-         !(is_one(rows.kernel) && is_one(columns.kernel));
+         (is_by_parts(problem) || !(is_one(rows.kernel) && is_one(columns.kernel)));
 }
 
-std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,
-                                                  const CudaProblem& epilogue) {
+std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const ConvProblem& conv) {
   std::vector<KernelVariant> variants;
-  for (const HaloTmaPlan& plan : halo_tma_plans(halo_tma_sizes(problem, axes, epilogue)))
+  for (const HaloTmaPlan& plan : halo_tma_plans(halo_tma_sizes(problem, conv.axes, conv.epilogue)))
     variants.push_back({halo_tma_way(plan), plan.microseconds});
   return variants;
 }
 
-CudaCode conv_halo_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
-                            const CudaProblem& epilogue_problem) {
+CudaCode conv_halo_tma_code(const CudaProblem& problem, const ConvProblem& conv) {
+  const CudaWindowAxes& axes = conv.axes;
+  const CudaProblem& epilogue_problem = conv.epilogue;
   const HaloTmaSizes sizes = halo_tma_sizes(problem, axes, epilogue_problem);
   const HaloTmaPlan plan = choose_halo_tma(problem, sizes);
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
@@ -131,13 +147,15 @@ CudaCode conv_halo_tma_code(const CudaProblem& problem, const CudaWindowAxes& ax
   CudaCode code;
   code.compile_cost = kLongToCompile;
   code.source = includes({"conv/cuda/conv_halo_tma.cuh"}) + epilogue.text +
-                wgmma_multiply_text(x.dtype, static_cast<int>(plan.pixels), true, true) +
+                multiply_text(x.dtype, sizes, plan) +
                 halo_tma_shape_text(sizes, axes, plan, w.sizes.size() - 2);
-  const std::string body = "  const Epilogue epilogue = " + epilogue.make + ";\n  " +
+  const std::string body = (sizes.by_parts ? operands_text(problem, conv, "in0", "in1", params) : "") +
+                           "  const Epilogue epilogue = " + epilogue.make + ";\n  " +
                            halo_tma_type_text(problem, epilogue_problem, plan) +
-                           "::run(&map0, &map1, epilogue, int(" + params.expr(x.sizes[0]) + "));\n}\n";
+                           "::run(&map0, &map1, epilogue, int(" + params.expr(x.sizes[0]) + ")" +
+                           (sizes.by_parts ? ", o" : "") + ");\n}\n";
   CudaLaunch launch;
-  launch.function = "conv_halo_tma_" + std::string(dtype_name(x.dtype));
+  launch.function = (sizes.by_parts ? "conv_tf32x3_" : "conv_halo_tma_") + std::string(dtype_name(x.dtype));
   launch.block = 384;
   const Dim tiles(ceil_div(sizes.height, plan.rows) * ceil_div(sizes.width, plan.columns) *
                   ceil_div(sizes.maps, plan.maps));

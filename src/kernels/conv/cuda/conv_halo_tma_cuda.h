@@ -3,17 +3,15 @@
 #pragma once
 
 #include "kernels/common/cuda_kernel.h"
-#include "kernels/conv/cuda/windows_cuda.h"
+#include "kernels/conv/cuda/conv_problem_cuda.h"
 
 namespace aicf {
 
 // Whether it can: as copies_boxes() in conv_tma_cuda.h says, in tf32 as conv_tma_fits(), and windows of
-// several taps, without strides or without dilation.
-bool conv_halo_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes);
-// As those of conv_tma_cuda.h.
-std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,
-                                                  const CudaProblem& epilogue);
-CudaCode conv_halo_tma_code(const CudaProblem& problem, const CudaWindowAxes& axes,
-                            const CudaProblem& epilogue);
+// several taps, without strides or without dilation; of f32 by parts, where no tf32 is asked for, any taps.
+bool conv_halo_tma_fits(const CudaProblem& problem, const ConvProblem& conv);
+// Its ways, the fastest first, of a convolution whose epilogue has its program.
+std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const ConvProblem& conv);
+CudaCode conv_halo_tma_code(const CudaProblem& problem, const ConvProblem& conv);
 
 }  // namespace aicf

@@ -5,6 +5,7 @@
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/conv/testing/cuda_conv_case.h"
+#include "kernels/conv/windows.h"
 #include "kernels/matmul/cuda/matmul_way.h"
 #include "kernels/testing/layout_text.h"
 
@@ -17,11 +18,15 @@ using cuda_testing::ConvCase;
 using cuda_testing::LayoutText;
 using cuda_testing::RandomWindows;
 
-const CudaKernel& conv_row() { return *find_cuda_kernel("conv_mma"); }
+const CudaKernel& conv_row(const CudaProblem& p) {
+  const bool by_parts = p.inputs[0].dtype == DType::f32 && !asks_tf32(p.params);
+  return *find_cuda_kernel(by_parts ? "conv_tf32x3" : "conv_mma");
+}
 
 // Channels last, of weights that lie as they are packed at load.
-CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t images, int64_t size) {
-  CudaProblem p = conv_problem(random, c.tf32 ? DType::f32 : DType::bf16, c);
+CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t images, int64_t size,
+                          bool by_parts = false) {
+  CudaProblem p = conv_problem(random, c.tf32 || by_parts ? DType::f32 : DType::bf16, c);
   const Dim out((size + 1 - c.dilation * (c.kernel - 1)) / c.stride + 1);
   for (size_t i = 0; i < c.spatial; ++i)
     p.inputs[0].sizes[2 + i] = Dim(size), p.outputs[0].sizes[2 + i] = out;
@@ -41,6 +46,7 @@ CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t imag
 struct Sized {
   ConvCase c;
   int64_t images, size;
+  bool by_parts = false;
 };
 const std::vector<Sized>& boxed_cases() {
   static const std::vector<Sized> cases = {
@@ -54,13 +60,20 @@ const std::vector<Sized>& boxed_cases() {
       {{.channels = 64, .maps = 128, .stride = 2}, 24, 56},
       {{.channels = 128, .maps = 128, .stride = 2, .tf32 = true}, 4, 57},
       {{.spatial = 1, .channels = 96, .maps = 80, .kernel = 7, .stride = 1, .tf32 = true}, 5, 1000},
+      {{.channels = 64, .maps = 64, .bias = true, .stride = 1}, 12, 256, true},
+      {{.channels = 128, .maps = 128, .stride = 1}, 12, 128, true},
+      {{.channels = 72, .maps = 100, .kernel = 5, .stride = 1}, 3, 29, true},
+      {{.channels = 24, .maps = 24, .bias = true, .stride = 1, .dilation = 2}, 6, 96, true},
+      {{.channels = 64, .maps = 128, .stride = 2}, 24, 56, true},
+      {{.channels = 256, .maps = 64, .kernel = 1, .stride = 1}, 24, 56, true},
+      {{.spatial = 1, .channels = 96, .maps = 80, .kernel = 7, .stride = 1}, 5, 1000, true},
   };
   return cases;
 }
 
 std::vector<KernelVariant> halo_tma_variants(const CudaProblem& p) {
   std::vector<KernelVariant> list;
-  for (const KernelVariant& variant : cuda_variants(conv_row(), p))
+  for (const KernelVariant& variant : cuda_variants(conv_row(p), p))
     if (std::holds_alternative<HaloTmaWay>(variant.way)) list.push_back(variant);
   return list;
 }
@@ -69,13 +82,13 @@ std::vector<KernelVariant> halo_tma_variants(const CudaProblem& p) {
 TEST(ConvHaloTmaCuda, LayoutsAgree) {
   std::vector<std::string> texts;
   RandomWindows random(9);
-  for (const auto& [c, images, size] : boxed_cases()) {
-    CudaProblem p = boxed_problem(random, c, images, size);
+  for (const auto& [c, images, size, by_parts] : boxed_cases()) {
+    CudaProblem p = boxed_problem(random, c, images, size, by_parts);
     const std::vector<KernelVariant> variants = halo_tma_variants(p);
     ASSERT_FALSE(variants.empty());
     for (const KernelVariant& variant : variants) {
       p.way = variant.way;
-      const CudaCode code = conv_row().generate(p);
+      const CudaCode code = conv_row(p).generate(p);
       const CudaLaunch& launch = code.launches.at(0);
       const size_t type = code.source.find("aicf::ConvHaloTma<");
       LayoutText text(code.source);
@@ -102,10 +115,10 @@ TEST(ConvHaloTmaCuda, LayoutsAgree) {
 TEST(ConvHaloTmaCuda, ResultsStayInRegisters) {
   std::vector<std::string> texts;
   RandomWindows random(9);
-  for (const auto& [c, images, size] : boxed_cases()) {
-    CudaProblem p = boxed_problem(random, c, images, size);
+  for (const auto& [c, images, size, by_parts] : boxed_cases()) {
+    CudaProblem p = boxed_problem(random, c, images, size, by_parts);
     p.way = halo_tma_variants(p).front().way;
-    texts.push_back(conv_row().generate(p).source);
+    texts.push_back(conv_row(p).generate(p).source);
   }
   AICF_NEEDS_NVRTC();
   for (const std::string& image : compile_cuda(texts, "sm_90a"))
@@ -122,14 +135,14 @@ TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {
     EXPECT_GE(variant.microseconds, before);
     before = variant.microseconds;
     p.way = variant.way;
-    const CudaCode code = conv_row().generate(p);
+    const CudaCode code = conv_row(p).generate(p);
     EXPECT_TRUE(code.launches.at(0).function.starts_with("conv_halo_tma")) << to_string(variant.way);
     texts.insert(code.source);
   }
   EXPECT_GT(texts.size(), 4u);
   EXPECT_EQ(texts.size(), variants.size());
   p.way = HaloTmaWay{1, 1, 32};
-  EXPECT_THROW(conv_row().generate(p), InternalError);
+  EXPECT_THROW(conv_row(p).generate(p), InternalError);
 }
 
 // As many images as there are: the launch counts their boxes, whole images of several in one among them.
@@ -142,7 +155,7 @@ TEST(ConvHaloTmaCuda, TakesAnyNumberOfImages) {
     while (images.is_constant()) images = random.size(1, 100);
     p.inputs[0].sizes[0] = p.outputs[0].sizes[0] = images;
     p.way = halo_tma_variants(p).front().way;
-    const CudaCode code = conv_row().generate(p);
+    const CudaCode code = conv_row(p).generate(p);
     EXPECT_FALSE(code.launches.at(0).grid[0].is_constant());
     texts.push_back(code.source);
   }
@@ -157,7 +170,7 @@ TEST(ConvHaloTmaCuda, ReadsConstantWeightsEarly) {
   p.way = halo_tma_variants(p).front().way;
   for (const bool constant : {true, false}) {
     p.inputs[1].constant = constant;
-    const CudaCode code = conv_row().generate(p);
+    const CudaCode code = conv_row(p).generate(p);
     EXPECT_EQ(code.launches.at(0).early_inputs, constant ? std::vector<int32_t>{1} : std::vector<int32_t>());
     EXPECT_NE(code.source.find(constant ? ", true>::run" : ", false>::run"), std::string::npos);
   }
@@ -184,12 +197,31 @@ TEST(ConvHaloTmaCuda, TakesWindowsThatOverlap) {
   EXPECT_FALSE(takes({.channels = 60, .maps = 64, .stride = 1})) << "positions are no whole 16 bytes";
 }
 
+// By parts, windows of one tap, too.
+TEST(ConvHaloTmaCuda, TakesF32ByParts) {
+  RandomWindows random(5);
+  const auto takes = [&](const ConvCase& c, bool last = true) {
+    CudaProblem p = boxed_problem(random, c, 4, 28, true);
+    if (!last) std::swap(p.inputs[0].strides[1], p.inputs[0].strides[3]);
+    return !halo_tma_variants(p).empty();
+  };
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 1}));
+  EXPECT_TRUE(takes({.channels = 64, .maps = 3, .stride = 1}));
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .stride = 2}));
+  EXPECT_TRUE(takes({.channels = 64, .maps = 64, .kernel = 1, .stride = 1}));
+  EXPECT_FALSE(takes({.channels = 16, .maps = 64, .stride = 1})) << "half would be zeros";
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 2, .dilation = 2}));
+  EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 1}, false));
+  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 64, .stride = 1}));
+  EXPECT_FALSE(takes({.channels = 66, .maps = 64, .stride = 1})) << "positions are no whole 16 bytes";
+}
+
 // Layers of which each tap by itself would bring x anew.
 TEST(ConvHaloTmaCuda, OverlappingWindowsAreCheaperAtOnce) {
   RandomWindows random(7);
   const auto is_first = [&](const ConvCase& c, int64_t images, int64_t size) {
     const CudaProblem p = boxed_problem(random, c, images, size);
-    return std::holds_alternative<HaloTmaWay>(cuda_variants(conv_row(), p).front().way);
+    return std::holds_alternative<HaloTmaWay>(cuda_variants(conv_row(p), p).front().way);
   };
   EXPECT_TRUE(is_first({.channels = 64, .maps = 64, .stride = 1}, 24, 56));
   EXPECT_TRUE(is_first({.channels = 64, .maps = 64, .stride = 1, .tf32 = true}, 12, 256));

@@ -32,7 +32,22 @@ int64_t tma_box_bytes(const HaloTmaPlan& p) {
 int64_t shared_bytes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   const int64_t barriers = round_up(p.buffers * 3 + p.stages * 2, int64_t{2}) * 8;
   const int64_t chunks = kWarpgroups * kChunkPixels * (kWarpgroupMaps * s.tile_bytes + 16);
-  return p.buffers * tma_box_bytes(p) + p.stages * p.maps * kRowBytes + barriers + chunks;
+  return p.buffers * tma_box_bytes(p) * (s.by_parts ? 2 : 1) + p.stages * p.maps * kRowBytes + barriers +
+         chunks;
+}
+
+// Cycles that the two warpgroups multiply a tile's slices and taps by parts, and the third splits x beside
+// them. Where steps of wgmma_tf32x3.cuh have 256 columns of both warpgroups, they take 1.3 times what the
+// matrix units ask.
+double parts_cycles(const HaloTmaSizes& s, const HaloTmaPlan& p, double load) {
+  constexpr double kBusy = 1.2, kStep = 256, kProducts = 3, kColumnCycles = 0.5;
+  const bool shares_pixels = p.maps == kWarpgroupMaps;
+  const double columns = number(shares_pixels ? round_up(p.pixels, int64_t{16}) : 2 * p.pixels);
+  const double last = number(p.last_instructions) / number(kInstructions);
+  const double steps = number(taps(s)) * (number(p.slices) - 1 + last);
+  const double product =
+      kBusy * steps * (kStep + kProducts * number(kInstructions) * columns * kColumnCycles);
+  return std::max(product, number(p.slices) * load / number(p.buffers - 1));
 }
 
 // Cycles of a multiprocessor. Its matrix units take eight columns in four cycles; shared memory moves 128
@@ -45,7 +60,7 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   constexpr double kResultCycles = 0.16, kEpilogue = 500;  // of a warpgroup
   constexpr double kTurn = 150;  // from a warpgroup's last instruction to the other's first
   constexpr double kFirst = 1200, kLoadBytes = 40;  // until a load begins to come, and of it
-  constexpr double kRounded = 3;                    // of a position
+  constexpr double kRounded = 3, kSplit = 6;        // of a position
   const double groups = number(p.maps / kWarpgroupMaps), pixels = number(p.pixels);
   const double instructions =
       number(taps(s) * ((p.slices - 1) * kInstructions + p.last_instructions)) * groups;
@@ -59,13 +74,17 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   const double from_l2 = loaded * number(std::min(tiles, all)) / kL2Bytes;
   // A buffer is loaded, and rounded by 64 threads, while the others are read.
   const double load = kFirst + number(tma_box_bytes(p)) / kLoadBytes +
-                      (s.element_bytes == 4 ? kRounded * number(positions(p)) : 0);
+                      (s.by_parts             ? kSplit
+                       : s.element_bytes == 4 ? kRounded
+                                              : 0) *
+                          number(positions(p));
   const double busiest = std::max({instructions * pixels * kColumnCycles, moved / kSharedBytes, from_l2,
                                    number(p.slices) * load / number(p.buffers - 1)});
   const double steps = number(p.slices * taps(s));
-  const double product = std::max(busiest * kBusy + steps * kStep, steps * kLeastStep);
-  const double epilogue = results / groups * kResultCycles + kEpilogue;
-  const bool ping_pong = groups == 1;
+  const double product = s.by_parts ? std::max(parts_cycles(s, p, load), from_l2)
+                                    : std::max(busiest * kBusy + steps * kStep, steps * kLeastStep);
+  const double epilogue = results / (s.by_parts ? kWarpgroups : groups) * kResultCycles + kEpilogue;
+  const bool ping_pong = groups == 1 && !s.by_parts;
   const double tile = ping_pong ? std::max(product + kTurn, (product + epilogue) / 2) : product + epilogue;
   const double first = load + (p.keeps_weights ? weights / 2 / kLoadBytes : 0);
   const double sum =
@@ -79,14 +98,15 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
 
 // With the boxes and stages that fit; none where too few do.
 void add_plans(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, HaloTmaPlan p) {
-  constexpr int64_t kMostStages = 24, kFewStages = 4, kManyStages = 9;
+  // By parts steps take longer, and where there are few for a box, several are loaded and split ahead.
+  constexpr int64_t kMostStages = 24, kFewStages = 4, kManyStages = 9, kPartsStages = 3, kPartsBuffers = 6;
   p.width = p.columns + (s.kernel[1] - 1) * s.dilation[1] / s.stride[1];
   p.height = p.rows + (s.kernel[0] - 1) * s.dilation[0] / s.stride[0];
   p.phases = std::min(s.stride[0], s.kernel[0]) * std::min(s.stride[1], s.kernel[1]);
   const int64_t last = ((p.images - 1) * p.height + p.rows - 1) * p.width + p.columns;
   p.pixels = p.patches ? 8 * p.rows : round_up(last, int64_t{8});
-  if (p.pixels > kMostPixels || p.width * s.stride[1] > kMostAxis || p.height * s.stride[0] > kMostAxis)
-    return;
+  const int64_t most = s.by_parts && p.maps > kWarpgroupMaps ? kMostPixels / kWarpgroups : kMostPixels;
+  if (p.pixels > most || p.width * s.stride[1] > kMostAxis || p.height * s.stride[0] > kMostAxis) return;
   p.slices = ceil_div(s.channels, slice_channels(s));
   p.last_instructions =
       ceil_div((s.channels - (p.slices - 1) * slice_channels(s)) * kInstructions, slice_channels(s));
@@ -104,13 +124,16 @@ void add_plans(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, HaloTmaPl
     for (p.buffers = 3; p.buffers >= 2; --p.buffers) consider(p);
   }
   p.keeps_weights = false;
-  for (const auto& [buffers, least] : {std::pair{3, kManyStages}, std::pair{2, kFewStages}}) {
+  const auto with_stages = [&](int64_t buffers, int64_t least) {
     p.buffers = buffers, p.stages = 0;
     p.stages = std::min(kMostStages, (limit - shared_bytes(s, p)) / (p.maps * kRowBytes + 16));
-    if (p.stages < least) continue;
-    consider(p);
-    break;
-  }
+    if (p.stages >= least) consider(p);
+    return p.stages >= least;
+  };
+  if (s.by_parts)
+    for (int64_t buffers = kPartsBuffers; buffers >= 2; --buffers) with_stages(buffers, kPartsStages);
+  else if (!with_stages(3, kManyStages))
+    with_stages(2, kFewStages);
   if (best.microseconds > 0) plans.push_back(best);
 }
 
@@ -135,7 +158,7 @@ void add_boxes(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, int64_t m
 
 std::vector<HaloTmaPlan> halo_tma_plans(const HaloTmaSizes& s) {
   std::vector<HaloTmaPlan> plans;
-  if (taps(s) == 1) return plans;
+  if (taps(s) == 1 && !s.by_parts) return plans;
   add_boxes(plans, s, kWarpgroupMaps);
   if (s.maps > kWarpgroupMaps) add_boxes(plans, s, kWarpgroupMaps * kWarpgroups);
   std::stable_sort(plans.begin(), plans.end(),

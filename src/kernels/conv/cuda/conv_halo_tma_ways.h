@@ -15,6 +15,7 @@ struct HaloTmaSizes {
   int64_t channels = 1, maps = 1;
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1};
   int64_t element_bytes = 2;  // of x and the weights: 4 in tf32
+  bool by_parts = false;      // f32 as three products in tf32
   int64_t tile_bytes = 2;     // of a result as the epilogue takes it
   double result_bytes = 2;    // of each result: itself and what the epilogue reads beside it
   CudaMachine machine;
@@ -35,7 +36,7 @@ struct HaloTmaPlan {
   double microseconds = 0;
 };
 
-// The fastest first; none where no box has room or windows do not overlap.
+// The fastest first; none where no box has room or, but by parts, windows do not overlap.
 std::vector<HaloTmaPlan> halo_tma_plans(const HaloTmaSizes& sizes);
 HaloTmaWay halo_tma_way(const HaloTmaPlan& plan);
 

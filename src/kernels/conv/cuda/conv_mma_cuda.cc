@@ -75,9 +75,8 @@ std::vector<KernelVariant> boxed_variants(const CudaProblem& problem, const Conv
   std::vector<KernelVariant> variants;
   if (!c.pixel_rows) return variants;
   if (conv_tma_fits(problem, c.axes)) variants = conv_tma_variants(problem, c.axes, c.epilogue);
-  if (conv_halo_tma_fits(problem, c.axes))
-    for (const KernelVariant& variant : conv_halo_tma_variants(problem, c.axes, c.epilogue))
-      variants.push_back(variant);
+  if (conv_halo_tma_fits(problem, c))
+    for (const KernelVariant& variant : conv_halo_tma_variants(problem, c)) variants.push_back(variant);
   std::stable_sort(variants.begin(), variants.end(),
                    [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
   return variants;
@@ -310,11 +309,23 @@ CudaCode generate_conv_mma(const CudaProblem& problem) {
   CudaProblem asked = problem;
   if (!is_named(asked.way))
     if (const auto variants = boxed_variants(problem, conv); !variants.empty()) asked.way = variants[0].way;
-  if (std::holds_alternative<HaloTmaWay>(asked.way))
-    return conv_halo_tma_code(asked, conv.axes, conv.epilogue);
+  if (std::holds_alternative<HaloTmaWay>(asked.way)) return conv_halo_tma_code(asked, conv);
   const auto* way = std::get_if<ConvWay>(&asked.way);
   if (way != nullptr && way->loads == ConvLoads::tma) return conv_tma_code(asked, conv.axes, conv.epilogue);
   return MmaWriter(problem, conv, resolve_gathered(choose_gathered(problem, conv), problem, conv)).write();
+}
+
+CudaCode generate_conv_tf32x3(const CudaProblem& problem) {
+  ConvProblem conv = conv_problem(problem, false);
+  conv.epilogue.program = &conv.program;
+  return conv_halo_tma_code(problem, conv);
+}
+
+std::vector<KernelVariant> conv_tf32x3_variants(const CudaProblem& problem) {
+  ConvProblem conv = conv_problem(problem, false);
+  conv.epilogue.program = &conv.program;
+  if (!conv_halo_tma_fits(problem, conv)) return {};
+  return conv_halo_tma_variants(problem, conv);
 }
 
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {

@@ -1,36 +1,17 @@
-// Products of f32 on the matrix units of sm_90a as three products in tf32 (OpMultiplyAddFastF32 in CUTLASS,
-// TF32_TF32_F32_X3 in XLA): x = hi + lo, where hi is x rounded to tf32 and lo the rest, and x · y becomes
-// lo · hi + hi · lo + hi · hi. What is left out, lo · lo and the last bit of lo, is at most 2^-21 of |x · y|, of
-// either sign. Both operands come as they lie, along k or not, by the copy engine. Each warp that multiplies splits
-// its rows of x in registers; three warps split a stage's y in shared memory, along k, as wgmma reads it.
-//
-// The matrix units cut what they add, a bias that grows with K. So the products of one stage, 32 of k, have sums of
-// their own, the small ones first, which are then added in f32 (promotion, as DeepGEMM has it). The two warpgroups
-// take turns: one's products go on while the other adds. A result is the sum of its stages in ascending order, of a
-// split K that of its parts.
-//
-// The parts of an infinity, or of a number that tf32 rounds to one, make results that are no numbers, and so may
-// sums that overflow in another order. A result that is not finite is computed anew by multiply-adds in f32.
+// Products of f32 on the matrix units of sm_90a as three products in tf32 (tf32_parts.cuh). Both operands come as they
+// lie, along k or not, by the copy engine. Each warp that multiplies splits its rows of x in registers; three warps split
+// a stage's y in shared memory, along k, as wgmma reads it. The two warpgroups take turns: one's products go on while the
+// other adds. A result is the sum of its stages in ascending order, of a split K that of its parts.
+// A result that is not finite is computed anew by multiply-adds in f32.
 #pragma once
 
 #include "matmul/cuda/mma.cuh"
+#include "matmul/cuda/tf32_parts.cuh"
 #include "matmul/cuda/wgmma_cluster.cuh"
 #include "matmul/cuda/wgmma_epilogue.cuh"
 #include "matmul/cuda/wgmma_instructions.cuh"
 
 namespace aicf {
-
-// x rounded to tf32, halves away from zero. Of a number that is not finite, hi or the rest is not finite either.
-__device__ __forceinline__ uint32_t tf32_high(uint32_t x) { return (x + 0x1000) & 0xffffe000; }
-// The rest, exact. The matrix units cut its last bit where it has 12 of them.
-__device__ __forceinline__ uint32_t tf32_low(uint32_t x, uint32_t high) {
-  return __float_as_uint(__uint_as_float(x) - __uint_as_float(high));
-}
-
-__device__ __forceinline__ void store_shared(uint32_t to, const uint32_t (&v)[4]) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
-               : "memory");
-}
 
 // Multiply, MultiplyFirst: structs with run(float (&d)[BN / 2], const uint32_t (&a)[4], uint64_t b), see wgmma_text.h;
 // the latter overwrites d. kXAlongK: neighbours of x in memory differ in k, else in m; kYAlongK: in k, else in n. kPrefetch,
@@ -157,27 +138,6 @@ struct WgmmaTf32x3 {
 
   // ---- the warps that split y ----
 
-  // Along k: both parts lie as y does. Some vectors at a time, whose loads wait together.
-  static __device__ __forceinline__ void split_along_k(const Shared& shared, uint32_t slot, int thread) {
-    constexpr int kVectors = kYBytes / 16, kThreads = kSplitWarps * 32, kAtOnce = 4;
-#pragma unroll 1
-    for (int first = thread; first < kVectors; first += kThreads * kAtOnce) {
-      uint4 y[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-        if (first + i * kThreads < kVectors) y[i] = load_shared(shared.y(slot) + (first + i * kThreads) * 16);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const uint32_t to = uint32_t(first + i * kThreads) * 16;
-        const uint32_t high[4] = {tf32_high(y[i].x), tf32_high(y[i].y), tf32_high(y[i].z), tf32_high(y[i].w)};
-        const uint32_t low[4] = {tf32_low(y[i].x, high[0]), tf32_low(y[i].y, high[1]), tf32_low(y[i].z, high[2]),
-                                 tf32_low(y[i].w, high[3])};
-        if (to >= uint32_t(kYBytes)) continue;
-        store_shared(shared.high(slot) + to, high);
-        store_shared(shared.low(slot) + to, low);
-      }
-    }
-  }
   // Along n, in panels of 32 columns: a lane turns blocks of 4 × 4. Eight neighbouring lanes store to different banks;
   // of what they read, two share one.
   static __device__ __forceinline__ void split_along_n(const Shared& shared, uint32_t slot, int warp, int lane) {
@@ -213,7 +173,7 @@ struct WgmmaTf32x3 {
       for (int step = 0; step < work.steps; ++step, stage.next()) {
         barrier_wait(shared.full(stage.slot), stage.parity);
         if constexpr (kYAlongK)
-          split_along_k(shared, stage.slot, thread);
+          split_vectors<kSplitWarps * 32>(shared.y(stage.slot), shared.low(stage.slot), kYBytes / 16, thread);
         else
           split_along_n(shared, stage.slot, thread / 32, thread % 32);
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // before wgmma reads it
@@ -224,35 +184,21 @@ struct WgmmaTf32x3 {
 
   // ---- the warpgroups that multiply ----
 
-  // A stage's rows of a warp: what each instruction takes of them.
-  struct WarpRows {
-    uint32_t high[kInstructions][4], low[kInstructions][4];
-  };
-  static __device__ __forceinline__ void load_rows(WarpRows& rows, uint32_t x, int first_row) {
-    const uint32_t lane = threadIdx.x % 32, warp_row = uint32_t(first_row) + threadIdx.x / 32 % 4 * 16;
+  static __device__ __forceinline__ void load_rows(SplitRows<kInstructions>& rows, uint32_t x, int first_row) {
+    if constexpr (kXAlongK) {
+      rows.load(x, first_row);
+    } else {
+      const uint32_t lane = threadIdx.x % 32, warp_row = uint32_t(first_row) + threadIdx.x / 32 % 4 * 16;
 #pragma unroll
-    for (int k = 0; k < kInstructions; ++k) {
-      uint32_t(&at)[4] = rows.low[k];
-      if constexpr (kXAlongK) {
-        const uint32_t row = warp_row + lane % 16, chunk = uint32_t(k) * 2 + lane / 16;
-        load_matrices<false>(at, x + row * 128 + ((chunk ^ (row & 7)) << 4));
-      } else {
+      for (int k = 0; k < kInstructions; ++k)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const uint32_t row = warp_row + lane / 4 + i % 2 * 8, depth = uint32_t(k) * 8 + lane % 4 + i / 2 * 4;
           const uint32_t from = x + row / 32 * kSideBytes + depth * 128 + ((row / 4 % 8 ^ (depth & 7)) << 4) + row % 4 * 4;
-          asm volatile("ld.shared.u32 %0, [%1];" : "=r"(at[i]) : "r"(from) : "memory");
+          asm volatile("ld.shared.u32 %0, [%1];" : "=r"(rows.low[k][i]) : "r"(from) : "memory");
         }
-      }
+      rows.split();
     }
-#pragma unroll
-    for (int k = 0; k < kInstructions; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const uint32_t all = rows.low[k][i];
-        rows.high[k][i] = tf32_high(all);
-        rows.low[k][i] = tf32_low(all, rows.high[k][i]);
-      }
   }
 
   // Barrier 1 is finish_groups's.
@@ -267,7 +213,7 @@ struct WgmmaTf32x3 {
                                                     float (&sums)[kResults]) {
 #pragma unroll 1
     for (int step = 0; step < steps; ++step, stage.next()) {
-      WarpRows x;
+      SplitRows<kInstructions> x;
       barrier_wait(shared.full(stage.slot), stage.parity);
       load_rows(x, shared.x(stage.slot), warpgroup * 64);
       barrier_wait(shared.split(stage.slot), stage.parity);
@@ -275,17 +221,7 @@ struct WgmmaTf32x3 {
                      low = wgmma_descriptor<true>(shared.low(stage.slot));
       float acc[kResults];
       wait_turn(warpgroup);
-      wgmma_fence();
-      MultiplyFirst::run(acc, x.high[0], low);
-      Multiply::run(acc, x.low[0], high);
-#pragma unroll
-      for (int k = 1; k < kInstructions; ++k) {
-        Multiply::run(acc, x.high[k], low + k * wgmma_k_step<true>);
-        Multiply::run(acc, x.low[k], high + k * wgmma_k_step<true>);
-      }
-#pragma unroll
-      for (int k = 0; k < kInstructions; ++k) Multiply::run(acc, x.high[k], high + k * wgmma_k_step<true>);
-      wgmma_commit();
+      x.template multiply<Multiply, MultiplyFirst>(high, low, acc);
       pass_turn(warpgroup);
       wgmma_wait<0>();
       if (threadIdx.x % 32 == 0) barrier_arrive(shared.empty(stage.slot));
@@ -298,10 +234,7 @@ struct WgmmaTf32x3 {
   template <class Operands>
   static __device__ __forceinline__ void compute_anew(const Operands& o, const Work& work, const MatmulTile& tile,
                                                       int warpgroup, float (&sums)[kResults]) {
-    float zero = 0;
-#pragma unroll
-    for (int i = 0; i < kResults; ++i) zero = __fmaf_rn(sums[i], 0.0f, zero);
-    if (zero == 0) return;
+    if (!has_non_finite(sums)) return;
     const int lane = int(threadIdx.x) % 32;
     const int first_row = int(tile.row) * BM + warpgroup * 64 + int(threadIdx.x) / 32 % 4 * 16 + lane / 4;
     const int first_column = int(tile.column) * BN + lane % 4 * 2;
