@@ -71,9 +71,11 @@ std::string halo_tma_shape_text(const HaloTmaSizes& s, const CudaWindowAxes& axe
 
 // Whether registers have room for the operands of two chunks beside the sums.
 bool fetches_ahead(const CudaProblem& epilogue) {
-  constexpr int kRoom = 64, kVectors = 2;
-  const ChunkRegisters chunk = chunk_registers(epilogue, kConvInputs, takes_halves(epilogue), 64);
-  return 2 * kVectors * chunk.own + chunk.shared <= kRoom;
+  constexpr int kRoom = 48, kVectors = 2;
+  const bool halves = takes_halves(epilogue);
+  const ChunkRegisters chunk = chunk_registers(epilogue, kConvInputs, halves, 64);
+  const int pieces = halves ? 1 : 2;  // vectors have 8 maps here, of f32 twice those of WgmmaChunks
+  return pieces * (2 * kVectors * chunk.own + chunk.shared) <= kRoom;
 }
 
 std::string halo_tma_type_text(const CudaProblem& problem, const CudaProblem& epilogue,

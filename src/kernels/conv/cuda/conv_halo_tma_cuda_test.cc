@@ -125,6 +125,40 @@ TEST(ConvHaloTmaCuda, ResultsStayInRegisters) {
     EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
+// So do they beside two operands as large as the result: those of f32 take twice the registers of halves.
+TEST(ConvHaloTmaCuda, ResultsBesideOperandsStayInRegisters) {
+  const auto load = [](int16_t to, int16_t operand) {
+    return TileInstr{.op = TileOp::load, .type = TileType::f32, .dst = to, .operand = operand};
+  };
+  const auto add = [](int16_t to, int16_t a, int16_t b) {
+    return TileInstr{.op = TileOp::add, .type = TileType::f32, .dst = to, .a = a, .b = b};
+  };
+  TileProgram program;
+  program.inputs.assign(3, DType::f32), program.outputs = {DType::f32};
+  program.registers.assign(5, {TileType::f32});
+  program.stages = {{load(0, 0),
+                     load(1, 1),
+                     add(2, 0, 1),
+                     load(3, 2),
+                     add(4, 2, 3),
+                     {.op = TileOp::store, .type = TileType::f32, .a = 4, .operand = 3}}};
+  RandomWindows random(11);
+  std::vector<std::string> texts;
+  for (const bool tf32 : {true, false}) {
+    CudaProblem p =
+        boxed_problem(random, {.channels = 64, .maps = 64, .stride = 1, .tf32 = tf32}, 12, 256, !tf32);
+    p.program = &program;
+    p.inputs.resize(2);
+    p.inputs.resize(4, p.outputs[0]);
+    p.way = halo_tma_variants(p).front().way;
+    texts.push_back(conv_row(p).generate(p).source);
+    EXPECT_NE(texts.back().find(", false, true>::run"), std::string::npos);  // none is fetched ahead
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
 TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {
   RandomWindows random(3);
   CudaProblem p = boxed_problem(random, {.channels = 64, .maps = 64, .stride = 1}, 24, 56);
