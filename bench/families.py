@@ -12,6 +12,9 @@ torch's result first. A refusal, failure or wrong result of ours is shown and co
 Needs torch with CUDA and aicf in the Python that runs this.
 
     python bench/families.py [FAMILY …] [--dtypes f16 f32] [--seconds 500] [--output out.json]
+
+Several cases compile at once (waves.py); the libraries choose their algorithms and all are timed alone.
+`--share 1/2` measures every second case, for two GPUs.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +35,7 @@ from families_grid import Case, cases
 from gpu_replay import captured, microseconds_in_turns
 from gpu_report import Report, require_cuda
 from verdicts import FAILED, MOST, errors, geometric_mean
+from waves import in_waves
 
 CACHE_BYTES = 120e6  # of operands of all copies: more than twice an H100's L2
 MOST_COPIES = 12
@@ -185,42 +190,50 @@ def rates(rounds: int) -> dict[str, float]:
     return found
 
 
-def measure(case: Case, name: str, limits: dict[str, float], rounds: int) -> dict[str, Any]:
+def prepared(case: Case, name: str, limits: dict[str, float], rounds: int) -> Callable[[], dict[str, Any]]:
+    """Ours, compiled; what is returned compares it with torch and times it beside the libraries. Torch runs
+    there first: cuDNN keeps the algorithm that it chose while others were using the card."""
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[name]
     operands = operands_of(case, dtype)
+    mine: dict[str, Callable[[], object]] = {}
+    found: dict[str, list[torch.Tensor]] = {}
+    refused = ""
     with torch.no_grad():
-        programs = libraries(case, operands)
-        refused = ""
-        if not programs:
-            raise RuntimeError("no library takes the shape")
-        mine: dict[str, Callable[[], object]] = {}
         for channels_last in (False, True) if case.maps else (False,):
             try:
-                run, found = ours(case, operands, "f32", channels_last)
-                refused = refused or fault_of(case, operands, found, name)
-                microseconds_in_turns({"aicf": run}, 2, 2, 0.0)
-                mine["aicf, channels last" if channels_last else "aicf"] = run
+                layout = "aicf, channels last" if channels_last else "aicf"
+                mine[layout], found[layout] = ours(case, operands, "f32", channels_last)
             except Exception as error:
                 refused = refused or f"{type(error).__name__}: {str(error)[:300]}"
-        if refused:
-            mine = {}
-        both = microseconds_in_turns(programs | mine, 3, 2, 0.0)
-        times = {n: float(np.median(v)) for n, v in both.items()}
-        kept = [*sorted(programs, key=times.__getitem__)[:2], *sorted(mine, key=times.__getitem__)[:1]]
-        turns = {n: (programs | mine)[n] for n in kept}
-        queued = max(2, min(32, math.ceil(1000 / max(min(times.values()), 1.0))))
-        samples = microseconds_in_turns(turns, rounds, queued) if turns else {}
+
     copies = len(operands)
     moved = case.elements * dtype.itemsize
     least = 1e6 * max(moved / limits["copy"], case.flops / limits[name])
     record: dict[str, Any] = {"family": case.family, "case": case.name, "dtype": name, "copies": copies}
-    record |= {"bytes": moved, "flops": case.flops, "limit_us": least, "refused": refused}
-    record["us"] = {
-        n.split(",")[0] if n in mine else n: [s / copies for s in values] for n, values in samples.items()
-    }
-    record["layouts"] = {n: times[n] / copies for n in mine}  # ours in each, of three samples
-    print(line(record), flush=True)
-    return record
+    record |= {"bytes": moved, "flops": case.flops, "limit_us": least}
+
+    @torch.no_grad()
+    def timed() -> dict[str, Any]:
+        programs = libraries(case, operands)
+        if not programs:
+            raise RuntimeError("no library takes the shape")
+        record["refused"] = refused or next(
+            filter(None, (fault_of(case, operands, results, name) for results in found.values())), ""
+        )
+        runs = programs if record["refused"] else programs | mine
+        both = microseconds_in_turns(runs, 3, 2, 0.0)
+        times = {n: float(np.median(v)) for n, v in both.items()}
+        best = [sorted(side.keys() & runs.keys(), key=times.__getitem__) for side in (programs, mine)]
+        kept = [*best[0][:2], *best[1][:1]]
+        queued = max(2, min(32, math.ceil(1000 / max(min(times.values()), 1.0))))
+        samples = microseconds_in_turns({n: runs[n] for n in kept}, rounds, queued)
+        record["us"] = {
+            n.split(",")[0] if n in mine else n: [s / copies for s in values] for n, values in samples.items()
+        }
+        record["layouts"] = {n: times[n] / copies for n in best[1]}  # ours in each, of three samples
+        return record
+
+    return timed
 
 
 # Tensors and elements of each: many small ones, a transformer's, a few large ones.
@@ -240,7 +253,9 @@ class Sums(torch.nn.Module):
         return sum((p * gradients[i * n : (i + 1) * n]).sum() for i, p in enumerate(self.parts))
 
 
-def measure_optimizer(tensors: int, elements: int, limits: dict[str, float], rounds: int) -> dict[str, Any]:
+def prepared_optimizer(
+    tensors: int, elements: int, limits: dict[str, float], rounds: int
+) -> Callable[[], dict[str, Any]]:
     """AdamW of f32, with the norm of all gradients clipped; the library is torch's fused step and clip."""
     import aicf
     from aicf import optim
@@ -271,9 +286,27 @@ def measure_optimizer(tensors: int, elements: int, limits: dict[str, float], rou
     record: dict[str, Any] = {"family": "optimizer", "case": f"{tensors} of {elements}", "dtype": "f32"}
     moved = 32.0 * count  # the gradients twice
     record |= {"bytes": moved, "flops": 0.0, "limit_us": 1e6 * moved / limits["copy"], "refused": refused}
-    record["us"] = microseconds_in_turns(programs, rounds, 3)
-    print(line(record), flush=True)
-    return record
+    return lambda: record | {"us": microseconds_in_turns(programs, rounds, 3)}
+
+
+@dataclass(frozen=True)
+class Work:
+    """A case of the grid by its place, or an optimizer by its tensors and their elements."""
+
+    name: str
+    case: tuple[int, str] | None
+    optimizer: tuple[int, int] | None = None
+
+
+def prepare(work: Work, limits: dict[str, float], rounds: int) -> Callable[[], dict[str, Any]]:
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.cuda.empty_cache()
+    if work.optimizer is not None:
+        return prepared_optimizer(*work.optimizer, limits, rounds)
+    assert work.case is not None
+    index, dtype = work.case
+    return prepared(list(cases())[index], dtype, limits, rounds)
 
 
 def line(record: dict[str, Any]) -> str:
@@ -324,10 +357,11 @@ def main() -> int:
     parser.add_argument("families", nargs="*", help="names of families, or parts of them; default: all")
     parser.add_argument("--dtypes", nargs="+", choices=["f16", "bf16", "f32"], default=["f16"])
     parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
+    parser.add_argument("--parallel", type=int, default=8, help="processes that compile at once")
+    parser.add_argument("--each", type=int, default=2, help="cases that one of them prepares")
+    parser.add_argument("--share", default="1/1", help="k/n: every n-th case from the k-th")
     options: argparse.Namespace = parser.parse_args()
     require_cuda()
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     end = time.monotonic() + options.seconds
     report = Report(options, ["torch"])
     report.record["limits"] = limits = rates(options.rounds)
@@ -341,22 +375,27 @@ def main() -> int:
         )
 
     work = [
-        (f"{case.family} {case.name}", partial(measure, case, name, limits, options.rounds))
+        Work(f"{case.family} {case.name} {name}", (i, name))
         for name in options.dtypes
-        for case in cases()
+        for i, case in enumerate(cases())
         if chosen(case.family)
     ]
     if chosen("optimizer"):
-        work += [
-            (f"optimizer {n} of {size}", partial(measure_optimizer, n, size, limits, options.rounds))
-            for n, size in OPTIMIZED
-        ]
-    for count, (name, measured) in enumerate(work):
-        if time.monotonic() > end - 15:
-            print(f"families: no time for {len(work) - count} of {len(work)} cases", file=sys.stderr)
-            break
-        report.measure(name, measured)
-        torch.cuda.empty_cache()
+        work += [Work(f"optimizer {n} of {size}", None, (n, size)) for n, size in OPTIMIZED]
+    first, of = map(int, options.share.split("/"))
+    work = work[first - 1 :: of]
+    each = partial(prepare, limits=limits, rounds=options.rounds)
+    done = 0
+    for item, row in in_waves(each, work, options.parallel, end - 15, each=options.each):
+        done += 1
+        if isinstance(row, str):
+            print(f"{item.name}: {row}", flush=True)
+            report.fail(item.name)
+        else:
+            print(line(row), flush=True)
+            report.add(row)
+    if done < len(work):
+        print(f"families: no time for {len(work) - done} of {len(work)} cases", file=sys.stderr)
     print(summary(report.rows))
     if failed := report.record.get("failed"):
         print(f"{len(failed)} cases ended in an error and are in no mean: {', '.join(failed)}")

@@ -141,11 +141,14 @@ class Report:
         except (Exception, SystemExit):
             traceback.print_exc()
             print(f"bench: {name} failed", file=sys.stderr, flush=True)
-            self.record.setdefault("failed", []).append(name)
-            self.write()
+            self.fail(name)
             return None
         self.add(record)
         return record
+
+    def fail(self, name: str) -> None:
+        self.record.setdefault("failed", []).append(name)
+        self.write()
 
     def exit_code(self) -> int:
         return int("failed" in self.record)

@@ -7,7 +7,8 @@ Operands are arguments on all sides, weights too. A gradient is one program: the
 all its floats; ours is the graph of ATen's ops that torch traces for it. On a GPU every side is replayed as
 a CUDA Graph, ours as its own. Each result is compared with f64 first, tensor by tensor (verdicts.py).
 Refusals, failures and wrong results of ours count as 0.5, each ratio as at most 3. A row that torch cannot
-give is counted apart. An error after which the GPU is lost ends the sweep. Needs torch.
+give is counted apart. Several rows compile at once on a GPU (waves.py), each is timed alone.
+`--share 1/2` measures every second op, for two GPUs. Needs torch.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +32,16 @@ import torch  # noqa: E402
 from drawn_sides import FLOORS  # noqa: E402
 from drawn_streams import Stream  # noqa: E402
 from machine import describe_machine, measured_tree, physical_cores, versions  # noqa: E402
-from sweep_ops import OPS, Operand, Sizes, SweepOp  # noqa: E402
+from sweep_ops import OPS, Operand, Sizes  # noqa: E402
 from verdicts import FAILED, errors, fault, geometric_mean, usable  # noqa: E402
+from waves import in_waves  # noqa: E402
 
 from bench.stats import ratios  # noqa: E402
 
 SIZES = 3
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 DEFAULT_DTYPES = {"cpu": ["f32"], "cuda": ["f16", "f32"]}
+SETTLING = 0.15  # seconds before the samples of a row, in which the card was busy with the row before
 PAUSE = 0.004  # between the programs of a round on a CPU: torch's idle threads spin for less
 
 Call = Callable[..., Any]
@@ -127,7 +131,8 @@ def microseconds(programs: dict[str, Call], device: str, rounds: int) -> dict[st
 
         first = trial(programs, device)
         least = min(v[0] for v in first.values())
-        return microseconds_in_turns(programs, rounds, max(2, min(64, math.ceil(1000 / max(least, 1.0)))))
+        queued = max(2, min(64, math.ceil(1000 / max(least, 1.0))))
+        return microseconds_in_turns(programs, rounds, queued, SETTLING)
     from bench.stats import interleave
 
     return {n: [1e6 * s for s in v] for n, v in interleave(programs, rounds, pause=PAUSE).items()}
@@ -150,6 +155,85 @@ def replayed(run: Call, device: str) -> Call:
     return captured(run)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Of a row: the op's place in OPS, which of its sizes, the dtype, and whether with gradients."""
+
+    op: int
+    index: int
+    dtype: str
+    gradient: bool
+
+    def row(self) -> dict[str, Any]:
+        op = OPS[self.op]
+        row: dict[str, Any] = {"op": op.name, "of": op.of}
+        return row | {"index": self.index, "dtype": self.dtype, "gradient": self.gradient}
+
+
+def drawn(place: Place, options: argparse.Namespace) -> tuple[list[Operand], Call, bool]:
+    """Operands, the call over them, and whether torch.compile runs beside it."""
+    stream = Stream("sweep", options.seed, options.device, OPS[place.op].name, place.index)
+    operands, call = OPS[place.op].draw(Sizes(stream, options.device))
+    third = options.compiled == "third" and stream.below(3) == 0
+    return operands, call, options.compiled == "all" or third
+
+
+def prepare(place: Place, options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
+    """The programs of a row, compared with f64; what is returned times them."""
+    torch.set_num_threads(options.threads)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    device, dtype, gradient = options.device, place.dtype, place.gradient
+    operands, call, with_compile = drawn(place, options)
+    row = place.row() | {"shapes": [list(o.shape) for o in operands]}
+    inputs = tensors(operands, DTYPES[dtype], device, place.index)
+    peer = with_gradients(call, inputs) if gradient else call
+    try:
+        with torch.no_grad():
+            expected = peer(*[x.double() if x.is_floating_point() else x for x in inputs])
+            row["torch_error"] = errors_of(peer(*inputs), expected)
+            programs = {"eager": replayed(lambda: peer(*inputs), device)}
+    except Exception as error:
+        said = f"torch: {str(error)[:200]}"
+        missing = isinstance(error, NotImplementedError) or "not implemented for" in said
+        row["left_out" if missing else "peer_failed"] = said
+        return lambda: row
+    if not usable(row["torch_error"]):
+        row["peer_failed"] = f"torch's own result is off by {max(row['torch_error']):.2e}"
+        return lambda: row
+    with torch.no_grad():
+        try:
+            run, first = ours(call, inputs, gradient, device, options.threads)
+            row["error"] = errors_of(first, expected)
+            said = fault(row["error"], row["torch_error"], FLOORS[dtype])
+        except Exception as error:
+            said = f"{type(error).__name__}: {str(error)[:300]}"
+        if said:
+            row["failed"] = said
+        else:
+            programs["aicf"] = run
+        if with_compile:
+            try:
+                programs["torch.compile"] = replayed(compiled(call, inputs, gradient), device)
+            except Exception as error:
+                row["torch_compile_failed"] = str(error)[:200]
+
+    @torch.no_grad()
+    def timed() -> dict[str, Any]:
+        """Torch's programs, then all in turns: what fails then is ours."""
+        theirs = {name: run for name, run in programs.items() if name != "aicf"}
+        if "aicf" not in programs:
+            row["samples_us"] = microseconds(theirs, device, options.rounds)
+            return row
+        row["samples_us"] = trial(theirs, device)
+        try:
+            row["samples_us"] = microseconds(programs, device, options.rounds)
+        except Exception as error:
+            row["failed"] = f"while it was timed: {type(error).__name__}: {str(error)[:300]}"
+        return row
+
+    return timed
+
+
 class Sweep:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -162,99 +246,39 @@ class Sweep:
             "threads": options.threads,
             "rows": [],
         }
+        if options.device == "cuda":
+            from gpu_report import describe_gpu
+
+            self.report["gpu"] = describe_gpu()
+
+    def places(self) -> list[Place]:
+        options = self.options
+        first, of = map(int, options.share.split("/"))
+        chosen = [
+            i for i, op in enumerate(OPS) if not options.ops or any(part in op.name for part in options.ops)
+        ]
+        return [
+            Place(i, index, dtype, gradient)
+            for dtype in options.dtypes
+            for index in range(options.sizes)
+            for i in chosen[first - 1 :: of]
+            for gradient in ((False, True) if OPS[i].gradient and options.gradients else (False,))
+        ]
 
     def run(self) -> int:
-        options = self.options
-        for dtype in options.dtypes:
-            for op in OPS:
-                if options.ops and not any(part in op.name for part in options.ops):
-                    continue
-                for index in range(options.sizes):
-                    for gradient in (False, True) if op.gradient and options.gradients else (False,):
-                        if time.monotonic() > self.end - 10:
-                            print("op_sweep: no time for the rest", file=sys.stderr)
-                            return self.done()
-                        self.add(self.measure(op, index, dtype, gradient))
-                        if self.is_lost():
-                            print(
-                                f"op_sweep: the GPU is lost after {op.name}; go on with --ops",
-                                file=sys.stderr,
-                            )
-                            self.done()
-                            return 1
-        return self.done()
+        options, places = self.options, self.places()
+        work = partial(prepare, options=options)
+        for place, row in in_waves(work, places, options.parallel, self.end - 10, each=options.each):
+            self.add(self.lost(place, row) if isinstance(row, str) else row)
+        if (missing := len(places) - len(self.report["rows"])) > 0:
+            print(f"op_sweep: no time for {missing} of {len(places)} rows", file=sys.stderr)
+        print(summary(self.report["rows"]))
+        return 0
 
-    def is_lost(self) -> bool:
-        if self.options.device == "cpu":
-            return False
-        try:
-            torch.cuda.synchronize()
-        except Exception:
-            return True
-        return False
-
-    def measure(self, op: SweepOp, index: int, dtype: str, gradient: bool) -> dict[str, Any]:
-        options = self.options
-        device = options.device
-        stream = Stream("sweep", options.seed, device, op.name, index)
-        operands, call = op.draw(Sizes(stream, device))
-        row: dict[str, Any] = {
-            "op": op.name,
-            "of": op.of,
-            "index": index,
-            "dtype": dtype,
-            "gradient": gradient,
-        }
-        row["shapes"] = [list(o.shape) for o in operands]
-        inputs = tensors(operands, DTYPES[dtype], device, index)
-        peer = with_gradients(call, inputs) if gradient else call
-        try:
-            with torch.no_grad():
-                expected = peer(*[x.double() if x.is_floating_point() else x for x in inputs])
-                row["torch_error"] = errors_of(peer(*inputs), expected)
-                programs = {"eager": replayed(lambda: peer(*inputs), device)}
-        except Exception as error:
-            said = f"torch: {str(error)[:200]}"
-            missing = isinstance(error, NotImplementedError) or "not implemented for" in said
-            return row | {"left_out" if missing else "peer_failed": said}
-        if not usable(row["torch_error"]):
-            return row | {"peer_failed": f"torch's own result is off by {max(row['torch_error']):.2e}"}
-        with torch.no_grad():
-            self.ours(row, programs, (call, inputs, gradient), expected)
-            if options.compiled == "all" or (options.compiled == "third" and stream.below(3) == 0):
-                try:
-                    programs["torch.compile"] = replayed(compiled(call, inputs, gradient), device)
-                except Exception as error:
-                    row["torch_compile_failed"] = str(error)[:200]
-            self.time(row, programs)
-        return row
-
-    def time(self, row: dict[str, Any], programs: dict[str, Call]) -> None:
-        """Torch's programs, then all in turns: what fails then is ours."""
-        device, rounds = self.options.device, self.options.rounds
-        theirs = {name: run for name, run in programs.items() if name != "aicf"}
-        if "aicf" not in programs:
-            row["samples_us"] = microseconds(theirs, device, rounds)
-            return
-        row["samples_us"] = trial(theirs, device)
-        try:
-            row["samples_us"] = microseconds(programs, device, rounds)
-        except Exception as error:
-            row["failed"] = f"while it was timed: {type(error).__name__}: {str(error)[:300]}"
-
-    def ours(self, row: dict[str, Any], programs: dict[str, Call], what: Any, expected: Any) -> None:
-        call, inputs, gradient = what
-        options = self.options
-        try:
-            run, first = ours(call, inputs, gradient, options.device, options.threads)
-            row["error"] = errors_of(first, expected)
-        except Exception as error:
-            row["failed"] = f"{type(error).__name__}: {str(error)[:300]}"
-            return
-        if said := fault(row["error"], row["torch_error"], FLOORS[row["dtype"]]):
-            row["failed"] = said
-            return
-        programs["aicf"] = run
+    def lost(self, place: Place, why: str) -> dict[str, Any]:
+        """The row of a process that ended: torch's side had run before, so it is ours that ended it."""
+        operands, _, _ = drawn(place, self.options)
+        return place.row() | {"shapes": [list(o.shape) for o in operands], "samples_us": {}, "failed": why}
 
     def add(self, row: dict[str, Any]) -> None:
         self.report["rows"].append(row)
@@ -264,10 +288,6 @@ class Sweep:
             part = path.with_name(f".{path.name}.part")
             part.write_text(json.dumps(self.report, indent=1))
             part.replace(path)
-
-    def done(self) -> int:
-        print(summary(self.report["rows"]))
-        return 0
 
 
 def ratio(row: dict[str, Any]) -> float:
@@ -334,19 +354,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--threads", type=int, default=physical_cores(), help="of a CPU's programs")
     parser.add_argument("--seconds", type=float, default=1e9, help="the run ends before they are over")
+    parser.add_argument("--parallel", type=int, help="processes that compile at once: 8, on a CPU 1")
+    parser.add_argument("--each", type=int, default=4, help="rows that one of them prepares")
+    parser.add_argument("--share", default="1/1", help="k/n: every n-th op from the k-th")
     parser.add_argument("--output", type=Path, help="raw samples as JSON")
     options = parser.parse_args()
+    options.parallel = options.parallel or (8 if options.device == "cuda" else 1)
     options.dtypes = options.dtypes or DEFAULT_DTYPES[options.device]
     if options.device == "cuda":
         from gpu_report import require_cuda
 
         require_cuda()
-    torch.set_num_threads(options.threads)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    code = Sweep(options).run()
-    sys.stdout.flush()
-    os._exit(code)  # the compilers' pools of workers need not be waited for
+    return Sweep(options).run()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,10 +26,12 @@ def errors(found: Sequence[Any], reference: Sequence[Any]) -> list[float]:
     for a, b in zip(found, reference, strict=True):
         if a.shape != b.shape:
             raise ValueError(f"a result is {tuple(a.shape)}, the reference {tuple(b.shape)}")
+        if a.device != b.device:
+            a, b = a.cpu(), b.cpu()
         if not b.is_floating_point():
-            result.append(float((a.cpu() != b.cpu()).double().mean()) if b.numel() else 0.0)
+            result.append(float((a != b).double().mean()) if b.numel() else 0.0)
             continue
-        a, b = a.double().cpu(), b.double().cpu()
+        a, b = a.double(), b.double()
         if not torch.isfinite(a).all():
             result.append(math.inf)
             continue
