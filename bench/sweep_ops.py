@@ -38,8 +38,8 @@ NO_TORCH_FORM = {
 
 @dataclass(frozen=True)
 class Operand:
-    """`kind`: "" normal floats, "unit" in (0.05, 0.95), "over" in 1 and above, "bool", "i64"; indices lie
-    below `high`."""
+    """`kind`: "" normal floats, "unit" in (0.05, 0.95), "over" in 1 and above, "distinct" in each row,
+    "bool", "i64"; indices lie below `high`."""
 
     shape: tuple[int, ...]
     kind: str = ""
@@ -273,7 +273,12 @@ over("logsumexp", "reduce_logsumexp", Sizes.matrix, lambda x: x.logsumexp(-1))
 over("any", "reduce_max", Sizes.matrix, lambda x: (x > 3).any(-1), False)
 over("cumprod", "cumprod", lambda s: s.matrix(16, 64), lambda x: x.cumprod(-1), False)
 over("sort", "sort", lambda s: s.matrix(16, 1024), lambda x: x.sort(-1), False)
-over("topk", "top_k", lambda s: s.matrix(64, 4096), lambda x: x.topk(8, -1), False)
+add(  # of equal values torch's choice is its own
+    "topk",
+    "top_k",
+    lambda s: ([Operand(s.matrix(64, 4096), "distinct")], lambda x: x.topk(8, -1)),
+    False,
+)
 over("log_softmax", "log_softmax", Sizes.matrix, lambda x: x.log_softmax(-1))
 
 # ---- norms and losses

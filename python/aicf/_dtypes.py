@@ -6,9 +6,10 @@ from typing import Any
 
 from . import _aicf
 
-__all__ = ["FLOATS", "INTS", "dtype_name", "is_float", "is_int"]
+__all__ = ["FLOATS", "INTS", "dtype_name", "is_float", "is_half", "is_int"]
 
 FLOATS = ("f64", "f32", "f16", "bf16")
+HALVES = ("f16", "bf16")
 INTS = ("i64", "i32", "i16", "i8", "u8")
 
 
@@ -22,6 +23,10 @@ def dtype_name(dtype: Any) -> str:
 
 def is_float(dtype: str) -> bool:
     return dtype in FLOATS
+
+
+def is_half(dtype: str) -> bool:
+    return dtype in HALVES
 
 
 def is_int(dtype: str) -> bool:

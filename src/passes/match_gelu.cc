@@ -46,10 +46,17 @@ class Matcher {
     std::vector<Scaled> found{{id, 1}};
     for (;;) {
       const Node* node = graph_.producer(found.back().value);
-      const auto inner = node == nullptr ? std::nullopt : scaled(graph_, *node);
+      const auto inner = node == nullptr ? std::nullopt : multiple(*node, dtype);
       if (!inner || !is_alone(found.back().value, dtype)) return found;
       found.push_back({inner->value, found.back().factor * inner->factor});
     }
+  }
+
+  // Beside a half, a number that is none of its own stands between casts.
+  std::optional<Scaled> multiple(const Node& node, DType dtype) const {
+    if (node.op != Op::cast || !is_half(dtype)) return scaled(graph_, node);
+    return is_float(graph_.dtype(node.operands[0])) ? std::optional(Scaled{node.operands[0], 1})
+                                                    : std::nullopt;
   }
 
   // What the node is a multiple of; the node's own result may have any number of readers.

@@ -103,6 +103,26 @@ TEST(MatchGelu, LeavesOtherConstantsAndSumsThatSomeoneElseReads) {
   EXPECT_EQ(found("0.70710677", ", \"sum\" = %4"), 0);
 }
 
+TEST(MatchGelu, FindsHalvesThatAreDividedInF32) {
+  const Program program = parse(R"(program {
+  entry main(%x: bf16[4]) {
+    %0 = cast(%x) {dtype = f32} : f32[4]
+    %1 = constant f32[] = [1.4142135]
+    %2 = div(%0, %1) : f32[4]
+    %3 = cast(%2) {dtype = bf16} : bf16[4]
+    %4 = erf(%3) : bf16[4]
+    %5 = constant bf16[] = [1]
+    %6 = add(%4, %5) : bf16[4]
+    %7 = constant bf16[] = [0.5]
+    %8 = mul(%x, %7) : bf16[4]
+    %9 = mul(%8, %6) : bf16[4]
+    return "y" = %9
+  }
+})");
+  const Graph matched = run_pass(match_gelu, program);
+  EXPECT_EQ(count_ops(matched, Op::gelu), 1) << print(matched);
+}
+
 constexpr const char* kAttention = R"(program {
   size t in 1..16
   entry main(%q: f32[2, 3, t, 4], %k: f32[2, 3, t, 4], %v: f32[2, 3, t, 4], %mask: f32[2, 1, 1, t]) {

@@ -24,7 +24,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from ..errors import Error, make_error, with_remedy
 from .circular import circular_pads_whole
 from .compiled_graph import CompiledGraph
-from .decompose import plain_attention, table, whole_to_autograd
+from .decompose import table, whole_attention, whole_to_autograd
 from .survey import count_ops, survey
 
 __all__ = ["aicf_backend", "partitions"]
@@ -89,7 +89,7 @@ def aicf_backend(
     # Effects (torch.linalg's checks) are ordered by tokens; they stay inside of the graph.
     try:
         unlifted = functorch_config.patch(unlift_effect_tokens=True)
-        with unlifted, plain_attention(inputs), whole_to_autograd():
+        with unlifted, whole_attention(inputs), whole_to_autograd():
             return trace(module, inputs)
     except Error as error:
         raise _as_torch_raises_it(error, inspect.currentframe()) from None

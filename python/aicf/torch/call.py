@@ -6,18 +6,20 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from .. import ops
 from .._aicf import Dim
 from ..symtensor import SymTensor
 from .symbolic import real_scalar
-from .types import dtype_name, is_float
+from .types import dtype_name, is_float, is_half
 
 if TYPE_CHECKING:
     from .lower import Lowering
+    from .rules.table import Opmath
 
-__all__ = ["Call", "Decompose"]
+__all__ = ["Call", "Decompose", "computes_wide", "narrowed", "widened"]
 
 
 class Decompose(Exception):  # noqa: N818
@@ -27,11 +29,18 @@ class Decompose(Exception):  # noqa: N818
 class Call:
     """One node with its result as torch described it; `args` of a rule are values of ours."""
 
-    def __init__(self, lowering: Lowering, node: torch.fx.Node, out: Any, fakes: tuple[Any, ...]) -> None:
+    def __init__(
+        self, lowering: Lowering, node: torch.fx.Node, out: Any, fakes: tuple[Any, ...], wide: bool = False
+    ) -> None:
         self.lowering = lowering
         self.node = node
         self.out = out
         self.fakes = fakes
+        self.wide = wide  # operands of 16 bits came as f32, and so do the results
+
+    def _named(self, dtype: torch.dtype) -> str:
+        name = dtype_name(dtype)
+        return "f32" if self.wide and is_half(name) else name
 
     @property
     def graph(self) -> Any:
@@ -45,7 +54,7 @@ class Call:
     @property
     def dtype(self) -> str:
         """Dtype of the result, of the first if there are several."""
-        return dtype_name(self._first().dtype)
+        return self._named(self._first().dtype)
 
     @property
     def shape(self) -> list[int | Dim]:
@@ -55,7 +64,7 @@ class Call:
         return self.lowering.symbols.shape(self.out[index].shape)
 
     def dtype_of(self, index: int) -> str:
-        return dtype_name(self.out[index].dtype)
+        return self._named(self.out[index].dtype)
 
     def _first(self) -> Any:
         return self.out[0] if isinstance(self.out, (tuple, list)) else self.out
@@ -63,7 +72,7 @@ class Call:
     def common(self, *operands: Any) -> str:
         """The dtype in which torch compares or combines these operands, given as torch saw them."""
         kind = ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH
-        return dtype_name(elementwise_dtypes(*operands, type_promotion_kind=kind)[1])
+        return self._named(elementwise_dtypes(*operands, type_promotion_kind=kind)[1])
 
     def cast(self, x: Any, dtype: str | None = None) -> SymTensor:
         """A value of ours in a dtype, by default that of the result."""
@@ -101,3 +110,51 @@ class Call:
         """Product of sizes as a number, or as a scalar of the result's dtype if symbolic."""
         product = math.prod(sizes)
         return float(product) if isinstance(product, int) else self.cast(product)
+
+
+def computes_wide(opmath: Opmath | None, out: Any, operands: Any) -> bool:
+    """Whether a rule that says `opmath` sees these operands, of which torch gave `out`, as f32."""
+    if opmath is None:
+        return False
+    leaves = pytree.tree_leaves(operands)
+    halves = {x.dtype for x in [*leaves, *pytree.tree_leaves(out)] if isinstance(x, torch.Tensor)} & _HALVES
+    if opmath == "whole":
+        return bool(halves)
+    numbers = [x for x in leaves if isinstance(x, (int, float, torch.SymInt, torch.SymFloat))]
+    return any(not _is_held(x, dtype) for x in numbers for dtype in halves)
+
+
+_HALVES = {torch.float16, torch.bfloat16}
+
+
+def _is_held(value: Any, dtype: torch.dtype) -> bool:
+    """Whether a number is one of a half's; of a symbolic one nobody knows."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return False
+    return math.isnan(value) or float(torch.tensor(value, dtype=dtype)) == value
+
+
+def widened(values: Any) -> Any:
+    """Those of 16 bits as f32."""
+
+    def wide(x: Any) -> Any:
+        return ops.cast(x, dtype="f32") if isinstance(x, SymTensor) and is_half(x.dtype) else x
+
+    return pytree.tree_map(wide, values, is_leaf=_is_value)
+
+
+def narrowed(results: Any, out: Any) -> Any:
+    """Results in the dtypes that torch gives, rounded once."""
+
+    def narrow(x: Any, like: Any) -> Any:
+        if not isinstance(x, SymTensor) or not is_half(dtype_name(like.dtype)):
+            return x
+        return x if x.dtype != "f32" else ops.cast(x, dtype=dtype_name(like.dtype))
+
+    if isinstance(out, (tuple, list)):
+        return tuple(narrow(x, like) for x, like in zip(results, out, strict=True))
+    return narrow(results, out)
+
+
+def _is_value(x: Any) -> bool:
+    return x is None or isinstance(x, SymTensor)

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules import transformer
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from .decompositions import DECOMPOSITIONS, foreach
@@ -31,6 +32,7 @@ __all__ = [
     "table",
     "updates_statistics",
     "values_unchecked",
+    "whole_attention",
     "whole_to_autograd",
     "without_mkldnn",
 ]
@@ -102,6 +104,62 @@ def plain_attention(tensors: Iterable[Any]) -> Iterator[None]:
         if any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         yield
+
+
+@contextmanager
+def whole_attention(tensors: Iterable[Any]) -> Iterator[None]:
+    """On a GPU attention becomes the op that torch has for it on a CPU, whose backward op is ours too; what
+    that one does not take is taken apart.
+    """
+    tensors = list(tensors)
+    with plain_attention(tensors), ExitStack() as stack:
+        if any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
+            stack.enter_context(_WholeAttention())
+        yield
+
+
+class _WholeAttention(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            result = _attention(*args, **kwargs)
+            if result is not None:
+                return result
+        return func(*args, **kwargs)
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor | None:
+    """By torch's op for a CPU; None if it is another function than this."""
+    given = [query, key, value]
+    kind = query.device.type
+    if torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
+        given = [x.to(dtype) for x in given]
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(dtype)
+    q, k, v = given
+    if dropout_p or any(x.dim() != 4 for x in given) or (is_causal and q.shape[2] != k.shape[2]):
+        return None
+    if len({x.dtype for x in given}) > 1 or q.dtype not in _ATTENTION_TYPES or q.shape[3] != v.shape[3]:
+        return None
+    if q.shape[0] != k.shape[0] or (q.shape[1] != k.shape[1] and not enable_gqa):
+        return None
+    if attn_mask is not None and (attn_mask.requires_grad or attn_mask.dim() not in (2, 4)):
+        return None
+    flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    return flash(q, k, v, 0.0, is_causal, attn_mask=attn_mask, scale=scale)[0]
+
+
+_ATTENTION_TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @contextmanager

@@ -21,12 +21,12 @@ from ..nn.module import State
 from ..symtensor import SymTensor
 from ..tracing import Graph, tracing
 from .autocast import autocast
-from .call import Call, Decompose
+from .call import Call, Decompose, computes_wide, narrowed, widened
 from .control_flow import CONTROL_FLOW, MISSING, Incomplete
 from .decompose import decompose, is_mutable
 from .gradients import DERIVATIVES
 from .memory import raise_if_memory_ran_out
-from .rules import RULES
+from .rules import OPMATH, RULES, Rule
 from .rules.custom import custom_rule
 from .source import line_of_node, path_of_node
 from .symbolic import at_every_size, fixed_fakes, symbols_in
@@ -225,7 +225,7 @@ class Lowering:
         reason = "AICF has no rule for it, and torch no decomposition"
         if rule is not None:
             try:
-                result = rule(Call(self, node, out, fakes), *args, **kwargs)
+                result = self._ruled(rule, node, out, (fakes, fake_kwargs), (args, kwargs))
                 return self._checked(
                     node, out, self._differentiated(node, out, fakes, result, (args, kwargs))
                 )
@@ -238,6 +238,13 @@ class Lowering:
         if result is None:
             raise unsupported(node, reason)
         return self._differentiated(node, out, fakes, result, (args, kwargs))
+
+    def _ruled(self, rule: Rule, node: torch.fx.Node, out: Any, fakes: Any, operands: Any) -> Any:
+        """What the rule gives, in f32 and rounded once where it says so."""
+        wide = computes_wide(OPMATH.get(str(node.target)), out, fakes)
+        args, kwargs = widened(operands) if wide else operands
+        result = rule(Call(self, node, out, fakes[0], wide), *args, **kwargs)
+        return narrowed(result, out) if wide else result
 
     def _differentiated(
         self, node: torch.fx.Node, out: Any, fakes: Any, result: Any, operands: tuple[Any, Any]

@@ -11,7 +11,7 @@ from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from .._aicf import Dim, dim_max, dim_min
-from .._dtypes import is_float, is_int
+from .._dtypes import is_float, is_half, is_int
 from ..errors import make_error
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Symbols",
     "dtype_name",
     "is_float",
+    "is_half",
     "is_int",
     "require_dense",
 ]

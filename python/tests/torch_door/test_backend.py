@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import aicf
 import aicf.torch.backend as backend
 import pytest
 import torch
+from aicf.torch import decompose
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 Batch = Callable[[torch.Generator], tuple[torch.Tensor, torch.Tensor]]
 
@@ -260,6 +263,47 @@ def test_heads_of_queries_that_share_keys(mask: str, keys: int) -> None:
         (y * q.cos()).sum().backward()
         found.append([y.detach(), *(x.grad for x in leaves)])
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "rows", "added", "scale", "width", "autocast", "dropout"])
+def test_attention_as_it_is_traced_on_a_gpu(monkeypatch: pytest.MonkeyPatch, mask: str) -> None:
+    """There torch has kernels of its own; the op of a CPU takes their place, where it means the same."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(backend, "whole_attention", lambda _: decompose._WholeAttention())
+    widths = (8, 12 if mask == "width" else 8)
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, widths[1])
+    masks = {"rows": torch.rand(5, 5) < 0.7, "added": torch.randn(2, 1, 5, 5)}
+    scale, dropout = 0.3 if mask == "scale" else None, 1e-9 if mask == "dropout" else 0.0
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(
+            q, k, v, masks.get(mask), dropout, is_causal=mask == "causal", scale=scale, enable_gqa=True
+        )
+
+    found = []
+    for function in (attention, torch.compile(attention, backend="aicf")):
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=mask == "autocast"):
+            y = function(*leaves)
+        (y.float() * torch.linspace(-1, 2, y.numel()).view(y.shape).sin()).sum().backward()
+        found.append([y.detach(), *(x.grad for x in leaves)])
+    bound = 3e-2 if mask == "autocast" else 1e-4
+    torch.testing.assert_close(*found, rtol=bound, atol=bound)
+
+
+def test_attention_on_a_gpu_is_one_op_both_ways() -> None:
+    q, k, v = (torch.randn(2, 4, 5, 8, requires_grad=True) for _ in range(3))
+
+    def both(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+        y = nn.functional.scaled_dot_product_attention(q, k, v)
+        return y, torch.autograd.grad(y.sum(), [q, k, v])
+
+    with decompose._WholeAttention():
+        graph = make_fx(both)(q, k, v)
+    names = [node.target._opname for node in graph.graph.nodes if hasattr(node.target, "_opname")]
+    attention = "_scaled_dot_product_flash_attention_for_cpu"
+    assert [n for n in names if "attention" in n] == [attention, f"{attention}_backward"]
+    assert "bmm" not in names
 
 
 def test_autocast_mixes_types_as_torch_does() -> None:

@@ -1,12 +1,20 @@
-"""A loss of which torch's own decomposition gives another value than torch."""
+"""Losses of which torch's own decomposition gives other values than torch."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch._decomp import decompositions
 
 from .table import decomposes
 
-__all__ = ["multilabel_margin_loss", "multilabel_margin_loss_backward", "multilabel_margin_loss_forward"]
+__all__ = [
+    "multilabel_margin_loss",
+    "multilabel_margin_loss_backward",
+    "multilabel_margin_loss_forward",
+    "nll_loss_forward",
+]
 
 aten = torch.ops.aten
 _NONE, _MEAN = 0, 1  # of torch's `reduction`
@@ -56,3 +64,18 @@ def multilabel_margin_loss_backward(
     slope = (counts & (margins > 0)).to(x.dtype) / (classes * (rows if reduction == _MEAN else 1))
     dx = slope.sum(1).scatter_add(1, labels, -slope.sum(2))
     return (dx * grad.reshape(-1, 1)).reshape(x.shape)
+
+
+@decomposes(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default)
+def nll_loss_forward(
+    x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int, ignore_index: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss and the sum of the weights that count. Of halves in f32, as on a GPU: torch's decomposition
+    rounds the sum over all targets before it divides it, which no f16 holds of 65,504 and more.
+    """
+    loss: Any = decompositions.nll_loss_forward if target.dim() < 2 else decompositions.nll_loss2d_forward
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return loss(x, target, weight, reduction, ignore_index)
+    wide = None if weight is None else weight.float()
+    result, total = loss(x.float(), target, wide, reduction, ignore_index)
+    return result.to(x.dtype), total.to(x.dtype)

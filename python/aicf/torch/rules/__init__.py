@@ -27,9 +27,10 @@ from . import (
     special,
     spectra,
 )
-from .table import RULES, Rule, rule
+from .table import OPMATH, RULES, Rule, rule
 
 __all__ = [
+    "OPMATH",
     "RULES",
     "Rule",
     "activations",

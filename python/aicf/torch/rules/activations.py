@@ -52,17 +52,11 @@ def _ramp(x: SymTensor) -> SymTensor:
     return ops.clamp(x + 3.0, 0.0, 6.0)
 
 
-@rule("hardsigmoid")
+@rule("hardsigmoid", opmath="whole")
 def _hardsigmoid(c: Call, x: Any) -> SymTensor:
-    return c.cast(_ramp(_wide(c, x)) / 6.0)
+    return _ramp(x) / 6.0
 
 
-@rule("hardswish")
+@rule("hardswish", opmath="whole")
 def _hardswish(c: Call, x: Any) -> SymTensor:
-    wide = _wide(c, x)
-    return c.cast(wide * _ramp(wide) / 6.0)
-
-
-def _wide(c: Call, x: Any) -> SymTensor:
-    """In the type in which torch computes operands of 16 bits."""
-    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
+    return x * _ramp(x) / 6.0

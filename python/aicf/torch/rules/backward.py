@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from ... import ops
@@ -26,10 +27,12 @@ def _flash(
     *,
     attn_mask: Any = None,
     scale: Any = None,
-) -> tuple[SymTensor, SymTensor]:
+) -> tuple[SymTensor, SymTensor | None]:
     """The result and log(sum(e^score)) per query."""
     scale = _scale(q, scale)
     if not dropout_p and _is_whole(q, k, is_causal):
+        if not any(user.target is operator.getitem and user.args[1] == 1 for user in c.node.users):
+            return ops.attention(q, k, v, _mask(c, attn_mask, q), scale=scale, causal=is_causal), None
         return ops.attention_lse(q, k, v, _mask(c, attn_mask, q), scale=scale, causal=is_causal)
     s = scores(c, q, per_query_head(k, q), attn_mask, is_causal, scale)
     total = ops.reduce_logsumexp(s, axes=[3])

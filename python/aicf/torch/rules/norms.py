@@ -64,9 +64,11 @@ def _rms_norm(c: Call, x: Any, shape: Any, weight: Any = None, eps: Any = None) 
 
 @rule("_fused_rms_norm")
 def _fused_rms_norm(c: Call, x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+    """Also 1 / root mean square, in the dtype in which torch keeps it: on a GPU f32 of halves."""
     axes = list(range(x.ndim - len(shape), x.ndim))
-    mean = ops.reduce_mean(ops.mul(x, x), axes=axes, keepdims=True)
-    inverse = ops.rsqrt(ops.add(mean, c.number(_rms_epsilon(x, eps), x.dtype)))
+    wide, epsilon = c.cast(x, c.dtype_of(1)), _rms_epsilon(x, eps)
+    mean = ops.reduce_mean(ops.mul(wide, wide), axes=axes, keepdims=True)
+    inverse = ops.rsqrt(ops.add(mean, c.number(epsilon, wide.dtype)))
     return _rms_norm(c, x, shape, weight, eps), inverse
 
 

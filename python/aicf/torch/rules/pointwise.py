@@ -77,12 +77,12 @@ def _exp2(c: Call, x: Any) -> SymTensor:
     return ops.pow(c.number(2, c.dtype), c.cast(x))
 
 
-@rule("log2", "prims.log2")
+@rule("log2", "prims.log2", opmath="whole")
 def _log2(c: Call, x: Any) -> SymTensor:
     return ops.div(ops.log(c.cast(x)), c.number(math.log(2), c.dtype))
 
 
-@rule("log10", "prims.log10")
+@rule("log10", "prims.log10", opmath="whole")
 def _log10(c: Call, x: Any) -> SymTensor:
     return ops.div(ops.log(c.cast(x)), c.number(math.log(10), c.dtype))
 
@@ -99,37 +99,37 @@ def _scaled(c: Call, y: Any, alpha: Any) -> SymTensor:
     return ops.mul(y, c.number(alpha, c.dtype))
 
 
-@rule("add.Tensor", "add.Scalar", "prims.add")
+@rule("add.Tensor", "add.Scalar", "prims.add", opmath="numbers")
 def _add(c: Call, x: Any, y: Any, alpha: Any = 1, **_: Any) -> SymTensor:
     return (ops.bit_or if c.dtype == "bool" else ops.add)(c.cast(x), _scaled(c, y, alpha))
 
 
-@rule("sub.Tensor", "sub.Scalar", "prims.sub")
+@rule("sub.Tensor", "sub.Scalar", "prims.sub", opmath="numbers")
 def _sub(c: Call, x: Any, y: Any, alpha: Any = 1, **_: Any) -> SymTensor:
     return ops.sub(c.cast(x), _scaled(c, y, alpha))
 
 
-@rule("rsub.Tensor", "rsub.Scalar")
+@rule("rsub.Tensor", "rsub.Scalar", opmath="numbers")
 def _rsub(c: Call, x: Any, y: Any, alpha: Any = 1) -> SymTensor:
     return ops.sub(c.cast(y), _scaled(c, x, alpha))
 
 
-@rule("mul.Tensor", "mul.Scalar", "prims.mul")
+@rule("mul.Tensor", "mul.Scalar", "prims.mul", opmath="numbers")
 def _mul(c: Call, x: Any, y: Any) -> SymTensor:
     return (ops.bit_and if c.dtype == "bool" else ops.mul)(c.cast(x), c.cast(y))
 
 
-@rule("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar")
+@rule("div.Tensor", "div.Scalar", "true_divide.Tensor", "true_divide.Scalar", opmath="numbers")
 def _div(c: Call, x: Any, y: Any) -> SymTensor:
     return ops.div(c.cast(x), c.cast(y))
 
 
-@rule("prims.div")
+@rule("prims.div", opmath="numbers")
 def _prims_div(c: Call, x: Any, y: Any) -> SymTensor:
     return ops.div(c.cast(x), c.cast(y))
 
 
-@rule("div.Tensor_mode", "div.Scalar_mode")
+@rule("div.Tensor_mode", "div.Scalar_mode", opmath="whole")
 def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> SymTensor:
     x, y = c.cast(x), c.cast(y)
     if rounding_mode is None:
@@ -139,7 +139,7 @@ def _div_mode(c: Call, x: Any, y: Any, rounding_mode: str | None = None) -> SymT
     return ops.div(x, y) if is_int(c.dtype) else ops.trunc(ops.div(x, y))
 
 
-@rule("floor_divide", "floor_divide.Scalar")
+@rule("floor_divide", "floor_divide.Scalar", opmath="whole")
 def _floor_div(c: Call, x: Any, y: Any) -> SymTensor:
     return _floor_divide(c.cast(x), c.cast(y))
 
@@ -158,22 +158,22 @@ def _floor_divide(x: SymTensor, y: SymTensor) -> SymTensor:
     return ops.select(ops.is_nan(whole), ops.floor(quotient), whole)
 
 
-@rule("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", "prims.remainder")
+@rule("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", "prims.remainder", opmath="numbers")
 def _remainder(c: Call, x: Any, y: Any) -> SymTensor:
     return ops.mod(c.cast(x), c.cast(y))
 
 
-@rule("fmod.Tensor", "fmod.Scalar", "prims.fmod")
+@rule("fmod.Tensor", "fmod.Scalar", "prims.fmod", opmath="numbers")
 def _fmod(c: Call, x: Any, y: Any) -> SymTensor:
     return ops.rem(c.cast(x), c.cast(y))
 
 
-@rule("pow.Tensor_Tensor", "pow.Scalar", "prims.pow", "float_power.Tensor_Tensor")
+@rule("pow.Tensor_Tensor", "pow.Scalar", "prims.pow", "float_power.Tensor_Tensor", opmath="numbers")
 def _pow(c: Call, x: Any, y: Any) -> SymTensor:
     return ops.pow(c.cast(x), c.cast(y))
 
 
-@rule("pow.Tensor_Scalar")
+@rule("pow.Tensor_Scalar", opmath="numbers")
 def _pow_scalar(c: Call, x: Any, y: Any) -> SymTensor:
     x = c.cast(x)
     if y == 2:
@@ -220,7 +220,7 @@ def _number_extremum(c: Call, x: Any, y: Any, largest: bool) -> SymTensor:
     return ops.select(ops.is_nan(x), y, ops.select(ops.is_nan(y), x, result))
 
 
-@rule("prims.fma")
+@rule("prims.fma", opmath="whole")
 def _fma(c: Call, x: Any, y: Any, z: Any) -> SymTensor:
     """x y + z; whether it is rounded once or twice is left open."""
     return ops.add(ops.mul(c.cast(x), c.cast(y)), c.cast(z))

@@ -162,32 +162,32 @@ def _variance(c: Call, x: Any, dim: Any, correction: Any, keepdim: bool) -> tupl
     return variance, mean
 
 
-@rule("var.correction")
+@rule("var.correction", opmath="whole")
 def _var(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> SymTensor:
     return _variance(c, x, dim, correction, keepdim)[0]
 
 
-@rule("prims.var")
+@rule("prims.var", opmath="whole")
 def _prims_var(c: Call, x: Any, dim: Any = None, correction: Any = None, **_: Any) -> SymTensor:
     return _variance(c, x, dim, correction, False)[0]
 
 
-@rule("var.dim")
+@rule("var.dim", opmath="whole")
 def _var_dim(c: Call, x: Any, dim: Any, unbiased: bool = True, keepdim: bool = False) -> SymTensor:
     return _variance(c, x, dim, 1 if unbiased else 0, keepdim)[0]
 
 
-@rule("std.correction")
+@rule("std.correction", opmath="whole")
 def _std(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> SymTensor:
     return root(c, _variance(c, x, dim, correction, keepdim)[0])
 
 
-@rule("var_mean.correction")
+@rule("var_mean.correction", opmath="whole")
 def _var_mean(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return _variance(c, x, dim, correction, keepdim)
 
 
-@rule("std_mean.correction")
+@rule("std_mean.correction", opmath="whole")
 def _std_mean(c: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     variance, mean = _variance(c, x, dim, correction, keepdim)
     return root(c, variance), mean
@@ -215,7 +215,7 @@ def norm(c: Call, x: SymTensor, p: float, total: Callable[[SymTensor], SymTensor
     return flat_at_zero(c, total(powers), lambda x: ops.pow(x, c.number(1 / p, x.dtype)))
 
 
-@rule("linalg_vector_norm")
+@rule("linalg_vector_norm", opmath="whole")
 def _vector_norm(
     c: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> SymTensor:
