@@ -64,6 +64,29 @@ TEST(Choose, large_products_of_f32_run_by_parts) {
   EXPECT_EQ(own_row(choose_for(large, "sm_90", options))->row, "matmul_simt");
 }
 
+// A batch of products of small matrices, of rows that begin anywhere where n is odd.
+Graph small_products(int64_t batch, int64_t m, int64_t n, int64_t k, DType dtype) {
+  Graph graph("main");
+  const ValueId x = graph.add_input("x", {dtype, {Dim(batch), Dim(m), Dim(k)}});
+  const ValueId y = graph.add_input("y", {dtype, {Dim(batch), Dim(k), Dim(n)}});
+  graph.add_output(graph.add(Op::matmul, {x, y}), "z");
+  return graph;
+}
+
+TEST(Choose, many_small_products_have_blocks_of_whole_ones) {
+  const auto way_of = [](const Graph& graph) {
+    const CallGraph calls = select_kernels(graph, Target::from_name("sm_90"), {});
+    EXPECT_EQ(calls.calls.size(), 1u) << "no copies";
+    return std::get<MatmulWay>(own_row(calls.calls.back())->way);
+  };
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const int64_t side : {5, 8, 16})
+      EXPECT_TRUE(is_batched(way_of(small_products(100000, side, side, side, dtype)))) << side;
+  EXPECT_TRUE(loads_all_of_k(way_of(small_products(5000, 49, 49, 64, DType::f16))));
+  EXPECT_TRUE(is_wgmma(way_of(small_products(768, 64, 64, 32, DType::f16))));
+  EXPECT_FALSE(is_for_small_products(way_of(small_products(2, 8, 8, 8, DType::f16))));
+}
+
 // Three convolutions, the first over three channels, and what makes the last one's result no output.
 CallGraph convolutions(int64_t images, int64_t maps, int64_t side, const std::string& target) {
   Graph graph("main");

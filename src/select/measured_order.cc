@@ -215,7 +215,7 @@ bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const std::optional<MatmulWay> way = product_way(candidate.way);
   const bool is_younger_way =
       way && (multicast_blocks(*way) > 1 || splits_in_workspace(*way) || way->unit == MatmulUnit::simt ||
-              (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
+              is_for_small_products(*way) || (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
   const bool is_younger_tile =
       std::holds_alternative<WindowWay>(candidate.way) || std::holds_alternative<HaloTmaWay>(candidate.way);
   return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way && !is_younger_tile;

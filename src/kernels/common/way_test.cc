@@ -65,6 +65,12 @@ void add_products(Texts& texts) {
   });
 }
 
+void add_small_products(Texts& texts) {
+  for (const int64_t side : {3, 8, 17, 49, 64})
+    for (const MatmulFamily family : {MatmulFamily::batched, MatmulFamily::mma})
+      for (const MatmulWay& way : matmul_ways({1000, side, 8, side}, family, 90, 4)) texts.add(way);
+}
+
 void add_convolutions(Texts& texts) {
   for_sizes([&](const MatmulSizes& sizes) {
     for (const int arch : {80, 90})
@@ -116,6 +122,7 @@ void add_recurrent_layers(Texts& texts) {
 Texts all_texts() {
   Texts texts;
   texts.add(Way());
+  add_small_products(texts);
   add_products(texts);
   add_convolutions(texts);
   add_attention(texts);
@@ -182,6 +189,21 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   })));
   EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .warpgroups = 1}));
   EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .stages = 0}));
+  EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .stages = 1, .split = {SplitKind::cluster, 2}}));
+  EXPECT_FALSE(fault_of(ConvWay{ConvLoads::gathered, {.unit = MatmulUnit::mma, .stages = 1}}).empty());
+  const MatmulWay batched{
+      .unit = MatmulUnit::batched, .block_m = 8, .block_n = 8, .stages = 1, .batches = 16};
+  EXPECT_EQ(fault_of(batched), "");
+  EXPECT_FALSE(fault_of(ConvWay{ConvLoads::gathered, batched}).empty());
+  for (const auto& [m, n, stages, batches] :
+       {std::tuple(6, 8, 1, 16), {8, 68, 1, 16}, {8, 8, 2, 16}, {8, 8, 1, 0}})
+    EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::batched,
+                                    .block_m = m,
+                                    .block_n = n,
+                                    .stages = stages,
+                                    .batches = batches})
+                     .empty());
+  EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::simt, .batches = 16}).empty());
   EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::simt, .block_m = 16, .block_n = 16}).empty());
   EXPECT_FALSE(fault_of(MatmulWay{.unit = MatmulUnit::mma, .slices = 4}).empty());
   EXPECT_FALSE(fault_of(MatmulWay{.split = {SplitKind::none, 2}}).empty());

@@ -17,7 +17,8 @@ std::string_view fault_of(const ConvWay& way) {
     return "a convolution's tiles are stored by the warps that multiply";
   if (way.loads == ConvLoads::tma)
     return is_wgmma(product) ? "" : "what the copy engine loads is multiplied by wgmma";
-  if (is_sliced(product) || product.unit == MatmulUnit::single)
+  if (is_sliced(product) || product.unit == MatmulUnit::single || is_batched(product) ||
+      loads_all_of_k(product))
     return "a convolution has tiles of whole blocks";
   return is_ping_pong(product) || product.occupancy > 1 ? "gathered tiles have one schedule" : "";
 }

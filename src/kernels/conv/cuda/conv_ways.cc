@@ -83,7 +83,7 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
   std::vector<PricedMatmul> ways;
   if (arch < 90 || sizes.f32) {
     for (const MatmulWay& way : matmul_ways(sizes, MatmulFamily::mma, arch, 4))
-      if (!is_sliced(way)) ways.push_back(estimated(sizes, way));
+      if (!is_sliced(way) && !loads_all_of_k(way)) ways.push_back(estimated(sizes, way));
     return ways;
   }
   const bool is_large = tile_count(sizes, wgmma(128, 64, 3)) >= sizes.machine.multiprocessors;

@@ -59,7 +59,8 @@ class MatmulWriter {
     const bool splits = splits_in_workspace(way_), sums = sums_rows(*problem_.program);
     CudaCode code;
     code.member = is_member(problem_) && (family_of(way_) == MatmulFamily::simt || is_sliced(way_));
-    if (way_.unit != MatmulUnit::single && way_.unit != MatmulUnit::simt) code.compile_cost = kLongToCompile;
+    if (way_.unit != MatmulUnit::single && way_.unit != MatmulUnit::simt && !is_batched(way_))
+      code.compile_cost = kLongToCompile;
     code.source = includes_text() + epilogue.text + operands.text + multiply_text();
     std::vector<std::string> bodies;
     for (const Role role : splits ? std::vector{Role::kPart, Role::kSum} : std::vector{Role::kWhole}) {
@@ -142,6 +143,7 @@ class MatmulWriter {
     return family_of(way_) == MatmulFamily::simt  ? "simt"
            : family_of(way_) == MatmulFamily::mma ? "mma"
            : is_tf32x3(way_)                      ? "tf32x3"
+           : is_batched(way_)                     ? "batched"
                                                   : "wgmma";
   }
   std::string header_name() const {
@@ -229,7 +231,7 @@ class MatmulWriter {
   }
 
   std::string run_arguments(bool workspace) {
-    if (way_.unit == MatmulUnit::single) return "operands, epilogue, block_index";
+    if (way_.unit == MatmulUnit::single || is_batched(way_)) return "operands, epilogue, block_index";
     const Dim part_depth = has_tensor_maps(way_) ? counted_depth(plan_.part_depth, dtype_) : plan_.part_depth;
     const std::string depth = "Operands::Index(" + params_.param(part_depth) + ")";
     if (plan_.keeps_x) return "operands, &map0, epilogue, " + depth + ", make";
@@ -293,6 +295,10 @@ class MatmulWriter {
              ", " + number(split_parts(way_)) + ">";
     }
     if (is_tf32x3(way_)) return tf32x3_type_text(way_, plan_.wgmma);
+    if (is_batched(way_))
+      return "aicf::BatchedMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + number(plan_.depth) +
+             ", " + number(way_.batches) + ", " + layouts + flag(a_.x.vector) + ", " + flag(a_.y.vector) +
+             ">";
     switch (family_of(way_)) {
       case MatmulFamily::simt:
         if (way_.unit == MatmulUnit::single)

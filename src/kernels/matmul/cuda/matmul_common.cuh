@@ -103,14 +103,14 @@ __device__ __forceinline__ void store_columns(const Epilogue& epilogue, const ty
   }
 }
 
-// A warp stores 16 rows of kColumns columns, as far as there are `rows` and n columns. Rows begin anywhere in memory, so
+// A warp stores kRows rows of kColumns columns, as far as there are `rows` and n columns. Rows begin anywhere in memory, so
 // neighbouring threads take neighbouring columns, kStored each. A thread fetches the operands of several pieces before it
 // stores the first: one after another each would wait for memory. read(row, column) gives the product's values there.
-template <int kStored, int kColumns, class Epilogue, class Read>
+template <int kStored, int kColumns, int kRows = 16, class Epilogue, class Read>
 __device__ __forceinline__ void store_narrow_rows(const Epilogue& epilogue, int64_t outer, int64_t rows, int64_t column,
                                                   int64_t n, int lane, const Read& read) {
   constexpr int kLanes = kColumns / kStored < 32 ? kColumns / kStored : 32, kAtOnce = 32 / kLanes;
-  constexpr int kPieces = kColumns / (kLanes * kStored), kBatch = 8 / kPieces < 16 / kAtOnce ? 8 / kPieces : 16 / kAtOnce;
+  constexpr int kPieces = kColumns / (kLanes * kStored), kBatch = 8 / kPieces < kRows / kAtOnce ? 8 / kPieces : kRows / kAtOnce;
   const auto column_of = [&](int piece) { return (lane % kLanes + piece * kLanes) * kStored; };
   const auto has = [&](int r, int piece) { return r < rows && column + column_of(piece) < n; };
   typename Epilogue::template Shared<kStored> shared[kPieces];
@@ -118,7 +118,7 @@ __device__ __forceinline__ void store_narrow_rows(const Epilogue& epilogue, int6
   for (int p = 0; p < kPieces; ++p)
     if (column + column_of(p) < n) epilogue.fetch(shared[p], column + column_of(p));
 #pragma unroll 1
-  for (int first = lane / kLanes; first < 16; first += kBatch * kAtOnce) {
+  for (int first = lane / kLanes; first < kRows; first += kBatch * kAtOnce) {
     typename Epilogue::Row at[kBatch];
     typename Epilogue::template Own<kStored> own[kBatch][kPieces];
 #pragma unroll

@@ -1,6 +1,7 @@
 #include "kernels/matmul/cuda/matmul_cuda.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "kernels/common/cuda_machine.h"
@@ -39,14 +40,23 @@ bool shares_launch(const CudaProblem& problem, const MatmulWay& way) {
 std::vector<MatmulWay> ways_of(const CudaProblem& problem, const std::vector<MatmulFamily>& families) {
   std::vector<MatmulWay> ways;
   const bool sums = problem.program != nullptr && sums_rows(*problem.program);
+  const MatmulSizes sizes = matmul_sizes(problem);
   for (const MatmulFamily family : families) {
     if (!matmul_family_fits(problem, family)) continue;
     const int bytes = accumulator_bytes(problem.inputs[0].dtype);
-    for (const MatmulWay& way : matmul_ways(matmul_sizes(problem), family, problem.arch, bytes))
+    for (const MatmulWay& way : matmul_ways(sizes, family, problem.arch, bytes))
       if ((!sums || can_sum_rows(problem, way)) &&
           (product_group(problem) == nullptr || shares_launch(problem, way)))
         ways.push_back(way);
   }
+  // What is made for small products competes with all families.
+  const auto cost = [&](const MatmulWay& way) {
+    return is_for_small_products(way) ? matmul_cycles(sizes, way) : std::numeric_limits<double>::infinity();
+  };
+  const auto small = std::min_element(
+      ways.begin(), ways.end(), [&](const MatmulWay& a, const MatmulWay& b) { return cost(a) < cost(b); });
+  if (small != ways.end() && cost(*small) < matmul_cycles(sizes, ways[0]))
+    std::rotate(ways.begin(), small, small + 1);
   return ways;
 }
 
@@ -76,8 +86,9 @@ CudaCode generate(const CudaProblem& problem, const std::vector<MatmulFamily>& f
   AICF_CHECK(false, "a matmul that cannot run so: " + to_string(problem.way));
 }
 
-const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma},
-                                kSimt = {MatmulFamily::simt}, kTf32x3 = {MatmulFamily::tf32x3};
+const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma, MatmulFamily::batched},
+                                kSimt = {MatmulFamily::simt, MatmulFamily::batched},
+                                kTf32x3 = {MatmulFamily::tf32x3};
 
 bool has_matrices(const Problem& problem) {
   return problem.inputs.size() >= 2 && !problem.outputs.empty() &&
@@ -138,6 +149,7 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   if (has_panels(problem) && family != MatmulFamily::wgmma) return false;
   if (family == MatmulFamily::simt) return !tf32;
   if (family == MatmulFamily::mma) return half || tf32;
+  if (family == MatmulFamily::batched) return !tf32 && !is_fused(problem);
   const MatmulView a = matmul_view(problem);
   if (family == MatmulFamily::tf32x3) {
     if (problem.inputs[0].dtype != DType::f32 || tf32 || is_fused(problem)) return false;

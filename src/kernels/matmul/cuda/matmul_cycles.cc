@@ -31,6 +31,8 @@ constexpr double kTf32Step = 1.75, kTf32Latency = 4000;  // of mma.cuh, which ro
 // Of loads of rows that are no whole lines: of one multiprocessor, of all from the L2 cache, which the copy
 // engine asks for both lines of a row, and from memory; of results in such rows.
 constexpr double kBrokenLines = 1.45, kBrokenL2 = 2.2, kBrokenMemory = 1.25, kBrokenResult = 1.2;
+// Of results that are stored one or two at a time (store_narrow_rows).
+constexpr double kNarrowResult = 2.5;
 // Of mma.cuh's loads of 32 single elements, of a block alone and of several, and of one warp, which waits for
 // its own; of a result that is stored by itself.
 constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredResult = 0.95;
@@ -242,6 +244,51 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   return cycles + ((sizes.x_fetched ? x : 0) + (sizes.y_fetched ? y : 0)) * sharing * waited;
 }
 
+// Of many small blocks, of which so many are resident: what a multiprocessor issues for all of them, `work`
+// for each, or what they wait one after another for their loads and stores, or the time of the memory.
+double small_blocks_cycles(const MatmulSizes& sizes, const MatmulWay& c, double work, double resident) {
+  constexpr double kBlockCycles = 300, kLatency = 4000;
+  const double bytes = sizes.f32 ? 4 : 2;
+  const auto m = static_cast<double>(sizes.m), n = static_cast<double>(sizes.n),
+             k = static_cast<double>(sizes.k);
+  const auto blocks = static_cast<double>(
+      ceil_div(tile_count(sizes, c), sizes.machine.multiprocessors));  // of one multiprocessor
+  const double issued = blocks * (work + kBlockCycles) + kLatency;
+  const double waited = std::ceil(blocks / std::max(1.0, std::floor(resident))) * kLatency;
+  const double touched = static_cast<double>(sizes.batch) * bytes * (m * k / sizes.repeats + k * n + m * n);
+  return kStart + std::max({issued, waited, touched / kMemoryBytes + kBehindMemory * issued});
+}
+
+// Counted from the code: a warp issues 16 multiply-adds for each k and reads four lines of shared memory,
+// some of them twice; and a dozen instructions to load or store a piece of each of its lanes.
+double batched_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr double kDepthCycles = 8, kPieceCycles = 3;
+  const double vector = sizes.f32 ? 4 : 8, threads = batched_threads(c);
+  const auto m = static_cast<double>(sizes.m), n = static_cast<double>(sizes.n),
+             k = static_cast<double>(sizes.k);
+  const double pieces =
+      c.batches * (m * k / (sizes.x_fetched ? 1 : vector) + n * k / (sizes.y_fetched ? 1 : vector) +
+                   m * n / (sizes.scattered ? 1 : 4));
+  const auto shared = static_cast<double>(batched_bytes(c, sizes.k, sizes.x_along_k, sizes.y_along_k, 4));
+  const double resident =
+      std::min(static_cast<double>(batched_min_blocks(c, 4)), static_cast<double>(kPipelineBytes) / shared);
+  return small_blocks_cycles(sizes, c, threads / 32 * k * kDepthCycles + pieces / 32 * kPieceCycles,
+                             resident);
+}
+
+// Counted from the code: 60 instructions load a piece of 16 bytes that starts anywhere for each lane of a
+// warp, 20 store a row of 32 columns.
+double all_of_k_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr double kFetchedPiece = 15, kCopiedPiece = 3, kScattered = 0.25, kStored = 0.1;
+  const auto loads = [&](int extent, bool fetched) {
+    return static_cast<double>(extent) * kStepDepth / 8 / 32 * (fetched ? kFetchedPiece : kCopiedPiece);
+  };
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const double work = step_cycles(sizes, c) + loads(c.block_m, sizes.x_fetched) +
+                      loads(c.block_n, sizes.y_fetched) + results * (sizes.scattered ? kScattered : kStored);
+  return small_blocks_cycles(sizes, c, work, mma_min_blocks(c));
+}
+
 // Cycles of a stage of wgmma_tf32x3.cuh, 32 of k. Matrix units take 12 for a column, and shared memory, from
 // which they read y for each product, 10 and those of x: with what waits between the stages it sets the pace.
 double tf32x3_step_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
@@ -261,7 +308,11 @@ double tf32x3_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const double loaded = (c.block_m + c.block_n) * kDepth * kFloatBytes * running;
   const double step = std::max(tf32x3_step_cycles(sizes, c), loaded / kL2Bytes);
   const double steps = std::ceil(k / kDepth / split_parts(c));
-  double cycles = waves * (steps * step + (splits_in_cluster(c) ? 0 : results * kResultCycles)) + kFirst;
+  double cycles =
+      waves *
+          (steps * step +
+           (splits_in_cluster(c) ? 0 : results * kResultCycles * (sizes.n % 4 != 0 ? kNarrowResult : 1))) +
+      kFirst;
   const double touched = static_cast<double>(sizes.batch) * kFloatBytes * (m * k + k * n + m * n);
   cycles = std::max(cycles, touched / kMemoryBytes + kBehindMemory * cycles);
   if (splits_in_cluster(c)) {
@@ -293,6 +344,8 @@ int64_t concurrent_blocks(const MatmulWay& c, const CudaMachine& machine) {
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   if (c.slices > 0) return sliced_cycles(sizes, c);
   if (is_tf32x3(c)) return tf32x3_cycles(sizes, c);
+  if (is_batched(c)) return batched_cycles(sizes, c);
+  if (loads_all_of_k(c)) return all_of_k_cycles(sizes, c);
   const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c, sizes.machine);
   const int64_t sharing_row = blocks_of_row(sizes, c);
   const int64_t rounds = sharing_row > 0 ? ceil_div(ceil_div(sizes.n, c.block_n), sharing_row)
@@ -305,14 +358,6 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const double sharing = rounds > 1 || scattered ? std::ceil(mean) : std::max(1.0, mean);
   const double steps = static_cast<double>(ceil_div(ceil_div(sizes.k, kStepDepth), split_parts(c)));
   const double results = static_cast<double>(c.block_m) * c.block_n;
-  // Dedicated warps run an epilogue in the time of the next tile's products.
-  const auto tile_of = [&](int64_t some) {
-    const double products = steps * shared_step_cycles(sizes, c, some);
-    return has_epilogue_warps(c)
-               ? std::max(products,
-                          results * (has_three_epilogue_warps(c) ? kThreeWarpsCycles : kEpilogueWarpsCycles))
-               : products;
-  };
   const bool large = is_wgmma(c) && c.occupancy == 1;
   const bool simt = family_of(c) == MatmulFamily::simt;
   const double result_cycles = scattered         ? kScatteredResult
@@ -320,9 +365,19 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                                : is_ping_pong(c) ? kPingPongCycles
                                : large           ? kResultCycles
                                                  : kSmallResultCycles;
-  const double broken_rows = is_wgmma(c) && sizes.n % 64 != 0 ? kBrokenResult : 1;
+  const bool is_narrow = is_wgmma(c) && sizes.n % 4 != 0;
+  const double broken_rows = is_narrow ? kNarrowResult : is_wgmma(c) && sizes.n % 64 != 0 ? kBrokenResult : 1;
   const double stored = results * broken_rows * result_cycles * sharing / (c.occupancy > 1 ? 2 : 1) /
                         (splits_in_cluster(c) ? split_parts(c) : 1);
+  // Dedicated warps run an epilogue in the time of the next tile's products, warpgroups in ping-pong in that
+  // of the other's, which does not hide the stores of narrow results.
+  const auto tile_of = [&](int64_t some) {
+    const double products = steps * shared_step_cycles(sizes, c, some);
+    if (has_epilogue_warps(c))
+      return std::max(products,
+                      results * (has_three_epilogue_warps(c) ? kThreeWarpsCycles : kEpilogueWarpsCycles));
+    return is_ping_pong(c) && is_narrow ? std::max(products, (products + stored) / 2) : products;
+  };
   // Of warpgroups in ping-pong, only the last one's epilogue is not behind another's products.
   double cycles = (waves - 1) * tile_of(running) + tile_of(last) +
                   (has_epilogue_warps(c) ? 1

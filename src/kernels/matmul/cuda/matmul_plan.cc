@@ -36,15 +36,18 @@ MatmulWay possible_schedule(MatmulWay way, const CudaProblem& problem, const Mat
 int threads_of(const MatmulWay& way, const WarpTile& warp) {
   if (way.unit == MatmulUnit::single) return kSingleSide * kSingleSide;
   if (is_sliced(way)) return 32 * way.slices;
+  if (is_batched(way)) return batched_threads(way);
   if (way.unit == MatmulUnit::mma) return way.block_m / warp.m * (way.block_n / warp.n) * 32;
   return simt_threads(way);
 }
 
-int min_blocks_of(const MatmulPlan& plan) {
+int min_blocks_of(const MatmulPlan& plan, DType dtype) {
   const MatmulWay& way = plan.way;
   // Warps of a multiprocessor whose registers are kept: of two launches that follow one another, or of one.
   if (is_sliced(way)) return sliced_min_blocks(way);
   if (way.unit == MatmulUnit::simt) return simt_min_blocks(way, plan.x_load, plan.y_load);
+  if (is_batched(way)) return batched_min_blocks(way, accumulator_bytes(dtype));
+  if (loads_all_of_k(way)) return mma_min_blocks(way);
   return is_wgmma(way) ? way.occupancy : 0;
 }
 
@@ -52,6 +55,8 @@ int64_t shared_bytes_of(const MatmulPlan& plan, DType dtype) {
   const MatmulWay& way = plan.way;
   const int64_t bytes = accumulator_bytes(dtype);
   if (is_sliced(way)) return sliced_bytes(way);
+  if (is_batched(way))
+    return batched_bytes(way, plan.depth, plan.view.x.along_k, plan.view.y.along_k, accumulator_bytes(dtype));
   if (way.unit == MatmulUnit::single) {
     const int64_t depth = single_depth(dtype);
     return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
@@ -100,6 +105,18 @@ int x_rows_of(const MatmulPlan& plan, const CudaProblem& problem) {
   const int64_t rows = std::max<int64_t>(largest(plan.view.m, ranges_of(problem)), 1);
   return plan.view.x.along_k && rows < plan.way.block_m ? static_cast<int>((rows + 7) / 8 * 8)
                                                         : plan.way.block_m;
+}
+
+// Blocks of whole products, whose matrices must fit.
+void set_batches(MatmulPlan& plan, const CudaProblem& problem) {
+  const MatmulView& a = plan.view;
+  const SymbolRanges& ranges = ranges_of(problem);
+  const int64_t k = largest(a.k, ranges);
+  AICF_CHECK(largest(a.m, ranges) <= plan.way.block_m && largest(a.n, ranges) <= plan.way.block_n &&
+                 k <= kBatchedSide,
+             "matrices too large for a block: " + to_string(plan.way));
+  plan.depth = static_cast<int>(std::max<int64_t>(1, (k + 3) / 4)) * 4;
+  plan.tiles = ceildiv(a.batches(), Dim(plan.way.batches));
 }
 
 WgmmaTile wgmma_tile(const MatmulPlan& plan, const CudaProblem& problem) {
@@ -158,7 +175,10 @@ MatmulPlan resolve(const MatmulWay& way, const CudaProblem& problem) {
     plan.x_load = simt_load(way, a.x.along_k, can && a.x.vector);
     plan.y_load = simt_load(way, a.y.along_k, can && a.y.vector);
   }
-  plan.min_blocks = min_blocks_of(plan);
+  AICF_CHECK(!loads_all_of_k(way) || largest(a.k, ranges_of(problem)) <= per(kStageBytes, dtype),
+             "more of K than a stage has: " + to_string(way));
+  if (is_batched(way)) set_batches(plan, problem);
+  plan.min_blocks = min_blocks_of(plan, dtype);
   plan.result_bytes = int64_t{way.block_m} * way.block_n * accumulator_bytes(dtype);
   if (has_tensor_maps(way)) {
     plan.wgmma = wgmma_tile(plan, problem);

@@ -28,6 +28,7 @@ struct MatmulPlan {
   int threads = 0;           // of a block that multiplies, but of those (wgmma_launch, tf32x3_launch)
   int min_blocks = 0;        // of a multiprocessor, for which the compiler keeps registers; 0: as it likes
   int64_t shared_bytes = 0;  // dynamic, of a block that multiplies, but of those
+  int depth = 0;             // of K, of batched.cuh
   int64_t result_bytes = 0;  // of a tile's sums
 };
 

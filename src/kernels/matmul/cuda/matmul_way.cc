@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-constexpr std::array<std::string_view, 4> kFamilies = {"simt", "mma", "wgmma", "tf32x3"};
+constexpr std::array<std::string_view, 5> kFamilies = {"simt", "mma", "wgmma", "tf32x3", "batched"};
 
 std::string number(const char* word, int value) {
   return " " + std::string(word) + " " + std::to_string(value);
@@ -24,6 +24,7 @@ bool is_single_tile(const MatmulWay& way) { return way.block_m == kSingleSide &&
 MatmulUnit unit_of(MatmulFamily family, const MatmulWay& way) {
   if (family == MatmulFamily::wgmma) return MatmulUnit::wgmma;
   if (family == MatmulFamily::tf32x3) return MatmulUnit::tf32x3;
+  if (family == MatmulFamily::batched) return MatmulUnit::batched;
   if (family == MatmulFamily::mma) return way.slices > 0 ? MatmulUnit::sliced_mma : MatmulUnit::mma;
   if (way.slices > 0) return MatmulUnit::sliced_simt;
   return is_single_tile(way) ? MatmulUnit::single : MatmulUnit::simt;
@@ -72,6 +73,12 @@ std::string_view wgmma_fault(const MatmulWay& way) {
   return way.split.kind != SplitKind::none ? "tiles of a persistent block are whole" : "";
 }
 
+std::string_view batched_fault(const MatmulWay& way) {
+  if (way.block_m % 4 != 0 || way.block_n % 4 != 0) return "threads have four rows and columns";
+  if (way.block_m > kBatchedSide || way.block_n > kBatchedSide) return "a block has whole products";
+  return way.stages == 1 && way.split.kind == SplitKind::none ? "" : "a block has all of K at once";
+}
+
 std::string_view tf32x3_fault(const MatmulWay& way) {
   if (way.block_m != 128) return "two warpgroups multiply 64 rows each";
   if (way.block_n % 32 != 0 || way.block_n > 128) return "a thread has registers for the sums of 128 columns";
@@ -94,6 +101,8 @@ MatmulFamily family_of(MatmulUnit unit) {
       return MatmulFamily::wgmma;
     case MatmulUnit::tf32x3:
       return MatmulFamily::tf32x3;
+    case MatmulUnit::batched:
+      return MatmulFamily::batched;
   }
   return MatmulFamily::simt;
 }
@@ -105,11 +114,14 @@ std::string_view fault_of(const MatmulWay& way) {
     return "parts without a split";
   if (way.split.parts < 2 && way.split.kind != SplitKind::none && way.split.kind != SplitKind::row)
     return "a split of one part";
+  if (is_batched(way) != (way.batches > 0)) return "whole products are of batched.cuh, one or more";
   if (is_wgmma(way)) return wgmma_fault(way);
   if (way.warpgroups != 0 || way.occupancy != 1 || way.schedule != MatmulSchedule::cooperative ||
       way.split.kind == SplitKind::row || way.split.kind == SplitKind::multicast)
     return "warpgroups, occupancy, schedules, clusters of rows and multicast are wgmma's";
   if (is_tf32x3(way)) return tf32x3_fault(way);
+  if (is_batched(way)) return batched_fault(way);
+  if (loads_all_of_k(way) && way.split.kind != SplitKind::none) return "one stage has all of K";
   if (is_sliced(way) && splits_in_workspace(way)) return "sliced parts of K are added up in clusters";
   if (way.unit == MatmulUnit::single && (!is_single_tile(way) || way.split.kind != SplitKind::none))
     return "single.cuh has one tile and all of K";
@@ -121,6 +133,7 @@ std::string to_string(const MatmulWay& way) {
                      std::to_string(way.block_m) + "x" + std::to_string(way.block_n) +
                      number("stages", way.stages);
   if (way.slices > 0) text += number("slices", way.slices);
+  if (way.batches > 0) text += number("batches", way.batches);
   if (split_parts(way) > 1)
     text += number("splits", split_parts(way)) + (splits_in_cluster(way) ? " cluster" : " workspace");
   if (way.warpgroups > 0) text += number("warpgroups", way.warpgroups);
@@ -137,8 +150,8 @@ std::optional<MatmulWay> parse_matmul_way(std::string_view text) {
   const std::optional<MatmulFamily> family = take_family(words);
   if (!family || !words.take_tile(way.block_m, way.block_n) || !words.take("stages") ||
       !words.take_number(way.stages) || !words.take_optional("slices", way.slices) ||
-      !take_split(words, way.split) || !words.take_optional("warpgroups", way.warpgroups) ||
-      !words.take_optional("occupancy", way.occupancy))
+      !words.take_optional("batches", way.batches) || !take_split(words, way.split) ||
+      !words.take_optional("warpgroups", way.warpgroups) || !words.take_optional("occupancy", way.occupancy))
     return std::nullopt;
   way.schedule = take_schedule(words);
   if (words.take("row-reduction cluster")) {

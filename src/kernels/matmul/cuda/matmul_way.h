@@ -13,10 +13,11 @@ namespace aicf {
 inline constexpr int64_t kRoundedY = 2;
 
 enum class MatmulFamily : uint8_t {
-  simt,    // any type and strides
-  mma,     // f16, bf16, f32 in tf32, any strides
-  wgmma,   // f16, bf16, f32 in tf32 on sm_90, operands that the copy engine can read
-  tf32x3,  // f32 as three products in tf32 on sm_90, operands that the copy engine can read
+  simt,     // any type and strides
+  mma,      // f16, bf16, f32 in tf32, any strides
+  wgmma,    // f16, bf16, f32 in tf32 on sm_90, operands that the copy engine can read
+  tf32x3,   // f32 as three products in tf32 on sm_90, operands that the copy engine can read
+  batched,  // any type but tf32, any strides, small matrices
 };
 
 enum class MatmulUnit : uint8_t {
@@ -27,6 +28,7 @@ enum class MatmulUnit : uint8_t {
   sliced_mma,   // sliced.cuh in tf32
   wgmma,        // wgmma.cuh
   tf32x3,       // wgmma_tf32x3.cuh
+  batched,      // batched.cuh
 };
 
 // Blocks that share work beyond their tiles.
@@ -59,17 +61,24 @@ struct MatmulWay {
   int stages = 2;                  // of the pipeline
   int slices = 0;                  // of K among the warps of a block; 0: unsliced
   MatmulSplit split = {};
+  int batches = 0;     // batched: whole products of a block
   int warpgroups = 0;  // wgmma: that compute
   int occupancy = 1;   // wgmma: blocks of a multiprocessor at a time
   MatmulSchedule schedule = MatmulSchedule::cooperative;
   bool operator==(const MatmulWay&) const = default;
 };
 
-inline constexpr int kSingleSide = 16;  // of the tile of single.cuh
+inline constexpr int kSingleSide = 16;   // of the tile of single.cuh
+inline constexpr int kBatchedSide = 64;  // of the largest matrices of batched.cuh
 
 MatmulFamily family_of(MatmulUnit unit);
 inline MatmulFamily family_of(const MatmulWay& way) { return family_of(way.unit); }
 inline bool is_wgmma(const MatmulWay& way) { return way.unit == MatmulUnit::wgmma; }
+inline bool is_batched(const MatmulWay& way) { return way.unit == MatmulUnit::batched; }
+// Whether mma.cuh loads all of K at once, and does not wait for loads in steps.
+inline bool loads_all_of_k(const MatmulWay& way) { return way.unit == MatmulUnit::mma && way.stages == 1; }
+// Whose blocks have whole products and all of K at once.
+inline bool is_for_small_products(const MatmulWay& way) { return is_batched(way) || loads_all_of_k(way); }
 inline bool is_tf32x3(const MatmulWay& way) { return way.unit == MatmulUnit::tf32x3; }
 // Whether its operands come through tensor maps.
 inline bool has_tensor_maps(const MatmulWay& way) { return is_wgmma(way) || is_tf32x3(way); }

@@ -24,7 +24,7 @@ constexpr int kMostOfCluster = 8;
 // go through the workspace, where clusters would leave multiprocessors without work.
 std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int arch) {
   std::vector<int> splits{1};
-  if (c.unit == MatmulUnit::single || is_ping_pong(c) || has_epilogue_warps(c) ||
+  if (c.unit == MatmulUnit::single || loads_all_of_k(c) || is_ping_pong(c) || has_epilogue_warps(c) ||
       (c.warpgroups > 1 && c.occupancy > 1))
     return splits;
   const bool fills = tile_count(sizes, c) * kMostOfCluster >= sizes.machine.multiprocessors;
@@ -155,12 +155,29 @@ void add_other_stages(const MatmulSizes& sizes, std::vector<MatmulWay>& ways) {
   ways.insert(ways.end(), others.begin(), others.end());
 }
 
+// Many, whose matrices have a block at once.
+bool has_small_products(const MatmulSizes& sizes) {
+  const int64_t most = std::max({sizes.m, sizes.n, sizes.k}), least = std::min({sizes.m, sizes.n, sizes.k});
+  return sizes.batch > 1 && least > 0 && most <= kBatchedSide;
+}
+
+// Of many small products one stage, which has all of K: the less shared memory a block takes, the more blocks
+// wait together.
+void add_single_stage(const MatmulSizes& sizes, std::vector<MatmulWay>& tiles) {
+  if (sizes.f32 || sizes.dual || !has_small_products(sizes)) return;
+  const size_t count = tiles.size();
+  for (size_t i = 0; i < count; ++i) {
+    tiles.push_back(tiles[i]);
+    tiles.back().stages = 1;
+  }
+}
+
 // What comes by way of registers is one step ahead, however many stages there are; with fewer, more blocks
 // share a multiprocessor.
 void add_two_stages(std::vector<MatmulWay>& ways) {
   const size_t count = ways.size();
   for (size_t i = 0; i < count; ++i) {
-    if (ways[i].slices > 0) continue;
+    if (ways[i].slices > 0 || loads_all_of_k(ways[i])) continue;
     ways.push_back(ways[i]);
     ways.back().stages = 2;
   }
@@ -173,6 +190,13 @@ WarpTile warp_tile(const MatmulWay& way, bool dual) {
   if (dual) return {32, 64};
   if (way.block_m == 128) return way.block_n == 128 ? WarpTile{64, 32} : WarpTile{32, 32};
   return {way.block_m == 64 && way.block_n >= 64 ? 32 : 16, 32};
+}
+
+int mma_min_blocks(const MatmulWay& way) {
+  constexpr int kRegisters = 65536, kOther = 52;  // of a thread, beside its results
+  const WarpTile warp = warp_tile(way, false);
+  const int threads = way.block_m / warp.m * (way.block_n / warp.n) * 32;
+  return kRegisters / (threads * (warp.m * warp.n / 32 + kOther));
 }
 
 // Large ones read less of shared memory for each product, of small ones more warps hide the wait for it.
@@ -211,6 +235,7 @@ int simt_blocks(const MatmulWay& way) {
 
 int64_t tile_count(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t sharers = multicast_blocks(c);
+  if (is_batched(c)) return ceil_div(sizes.batch, c.batches);
   return sizes.batch * ceil_div(sizes.m, c.block_m * sharers) * sharers * ceil_div(sizes.n, c.block_n);
 }
 
@@ -287,6 +312,8 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
               mma(64, 32, 5),   mma(16, 128, 5), mma(16, 64, 6)};
     case MatmulFamily::tf32x3:
       return {tf32x3(128), tf32x3(96), tf32x3(64), tf32x3(32)};
+    case MatmulFamily::batched:
+      return {};  // of sizes: matmul_batched_ways
     default:
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
@@ -340,10 +367,52 @@ std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily
   return ways;
 }
 
+int batched_threads(const MatmulWay& c) {
+  return static_cast<int>(ceil_div(int64_t{c.block_m / 4} * (c.block_n / 4) * c.batches, 32)) * 32;
+}
+
+int batched_min_blocks(const MatmulWay& c, int element_bytes) {
+  constexpr int kRegisters = 65536, kOfThread = 18;  // for each byte of an element
+  return std::max(1, kRegisters / (batched_threads(c) * kOfThread * element_bytes));
+}
+
+// As batched.cuh lays them out.
+int64_t batched_bytes(const MatmulWay& c, int64_t k, bool x_along_k, bool y_along_k, int element_bytes) {
+  constexpr int64_t kPad = 4, kBanks = 32;
+  const int64_t depth = ceil_div(k, 4) * 4;
+  const auto part = [&](int64_t extent, bool along_k) {
+    const int64_t used = along_k ? extent / 4 * (4 * depth + kPad) : depth * (extent + kPad);
+    return used + (kBanks + extent % kBanks - used % kBanks) % kBanks;
+  };
+  const int64_t operands = part(c.block_m, x_along_k) + part(c.block_n, y_along_k);
+  return c.batches * element_bytes * std::max(operands, c.block_m * (c.block_n + kPad));
+}
+
+std::vector<MatmulWay> matmul_batched_ways(const MatmulSizes& sizes, int element_bytes) {
+  constexpr int64_t kMostBytes = 64 * 1024, kMostThreads = 512;
+  std::vector<MatmulWay> ways;
+  if (!has_small_products(sizes)) return ways;
+  MatmulWay way{.unit = MatmulUnit::batched,
+                .block_m = static_cast<int>(ceil_div(sizes.m, 4) * 4),
+                .block_n = static_cast<int>(ceil_div(sizes.n, 4) * 4),
+                .stages = 1};
+  for (const int threads : {64, 128, 256}) {
+    const int of_product = way.block_m / 4 * (way.block_n / 4), before = way.batches;
+    way.batches = std::max(1, threads / of_product);
+    while (way.batches > 1 &&
+           batched_bytes(way, sizes.k, sizes.x_along_k, sizes.y_along_k, element_bytes) > kMostBytes)
+      --way.batches;
+    if (way.batches != before && batched_threads(way) <= kMostThreads) ways.push_back(way);
+  }
+  return ways;
+}
+
 std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                    int element_bytes) {
   std::vector<std::pair<double, MatmulWay>> found;
-  for (const MatmulWay& tile : tiles_for(sizes, family, element_bytes)) {
+  std::vector<MatmulWay> tiles = tiles_for(sizes, family, element_bytes);
+  if (family == MatmulFamily::mma) add_single_stage(sizes, tiles);
+  for (const MatmulWay& tile : tiles) {
     // Rows of y along n come in panels of 64.
     if (family == MatmulFamily::wgmma && !sizes.y_along_k && tile.block_n % 64 != 0) continue;
     if (tile.unit == MatmulUnit::single && !wants_single(sizes)) continue;
@@ -362,6 +431,9 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
     for (const MatmulWay& way : multicast_ways(sizes, tile))
       found.emplace_back(matmul_cycles(sizes, way), way);
   }
+  if (family == MatmulFamily::batched)
+    for (const MatmulWay& way : matmul_batched_ways(sizes, element_bytes))
+      found.emplace_back(matmul_cycles(sizes, way), way);
   for (const MatmulWay& way : matmul_sliced_ways(sizes, family, arch))
     found.emplace_back(matmul_cycles(sizes, way), way);
   std::stable_sort(found.begin(), found.end(),

@@ -39,6 +39,8 @@ struct PricedMatmul {
 struct WarpTile {
   int m = 0, n = 0;
 };
+// Blocks of a multiprocessor for which code that loads all of K leaves registers.
+int mma_min_blocks(const MatmulWay& way);
 // Of a tile of matmul_ways, or of matmul_pair_ways, whose warps have columns of both products.
 WarpTile warp_tile(const MatmulWay& way, bool dual);
 
@@ -96,6 +98,13 @@ int64_t kept_x_bytes(const MatmulSizes& sizes, const MatmulWay& way, bool own_pa
 std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes);
 // The tiles of sliced.cuh for these sizes, with their splits. Of simt and mma, for operands in f32.
 std::vector<MatmulWay> matmul_sliced_ways(const MatmulSizes& sizes, MatmulFamily family, int arch);
+// Those of batched.cuh; none: the matrices are too large, or one.
+std::vector<MatmulWay> matmul_batched_ways(const MatmulSizes& sizes, int element_bytes);
+// Of batched.cuh: threads of a block, blocks of a multiprocessor for which its code leaves registers, and its
+// bytes of shared memory for so many k.
+int batched_threads(const MatmulWay& way);
+int batched_min_blocks(const MatmulWay& way, int element_bytes);
+int64_t batched_bytes(const MatmulWay& way, int64_t k, bool x_along_k, bool y_along_k, int element_bytes);
 // Bytes of shared memory that a block of one takes.
 int64_t sliced_bytes(const MatmulWay& way);
 // Blocks of a multiprocessor for which its code leaves registers.

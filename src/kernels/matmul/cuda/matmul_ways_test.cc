@@ -173,6 +173,37 @@ TEST(MatmulWays, threads_of_little_products_have_one_result_each) {
         << "K is sliced only where it is long";
 }
 
+TEST(MatmulWays, blocks_have_whole_products_where_these_are_small_and_many) {
+  const MatmulWay way =
+      choose_matmul({.batch = 100000, .m = 7, .n = 5, .k = 9}, MatmulFamily::batched, 90, 4);
+  EXPECT_EQ(way.block_m, 8);
+  EXPECT_EQ(way.block_n, 8);
+  EXPECT_GE(way.batches, 16);
+  const auto is_listed = [](const MatmulSizes& sizes) {
+    const auto ways = matmul_ways(sizes, MatmulFamily::mma, 90, 4);
+    const bool single = std::any_of(ways.begin(), ways.end(), loads_all_of_k);
+    EXPECT_EQ(single, !matmul_batched_ways(sizes, 4).empty());
+    return single;
+  };
+  EXPECT_TRUE(is_listed({.batch = 2, .m = 64, .n = 64, .k = 64}));
+  for (const MatmulSizes& sizes : {MatmulSizes{1, 8, 8, 8}, {2, 65, 8, 8}, {2, 8, 65, 8}, {2, 8, 8, 65}})
+    EXPECT_FALSE(is_listed(sizes));
+}
+
+// A block, and what it shares with others, fit; of f64, too.
+TEST(MatmulWays, blocks_of_whole_products_fit_a_multiprocessor) {
+  for (const int bytes : {4, 8})
+    for (int64_t side = 1; side <= kBatchedSide; ++side)
+      for (const bool along_k : {false, true}) {
+        const MatmulSizes sizes{1000, side, 65 - side, side, along_k, !along_k};
+        for (const MatmulWay& way : matmul_batched_ways(sizes, bytes)) {
+          EXPECT_EQ(fault_of(way), "");
+          EXPECT_LE(batched_threads(way), 512);
+          EXPECT_LE(batched_bytes(way, side, !along_k, along_k, bytes), 128 * 1024) << to_string(way);
+        }
+      }
+}
+
 // K as tf32 counts it: twice.
 TEST(MatmulWays, slices_of_narrow_results_are_short_or_split) {
   const auto sliced = [](int64_t m, int64_t n, int64_t k) {

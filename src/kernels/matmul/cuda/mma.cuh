@@ -339,13 +339,22 @@ struct MmaMatmul {
     const auto end = [&](int step) {
       if (step < steps) end_stage(stage_of(step), fetched);
     };
+    if constexpr (kStages == 1) {  // which holds all of K
+      begin(0);
+      end(0);
+      wait_for_copies<0>();
+      __syncthreads();
+      if (steps > 0) compute_stage(shared_address(shared), warp, acc);
+      __syncthreads();
+      return;
+    }
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       begin(step);
       end(step);
     }
     for (int step = 0; step < steps; ++step) {
-      wait_for_copies<kStages - 2>();
+      wait_for_copies<(kStages > 1 ? kStages - 2 : 0)>();
       __syncthreads();
       begin(step + kStages - 1);
       compute_stage(shared_address(shared) + step % kStages * kBytes, warp, acc);
@@ -362,7 +371,8 @@ struct MmaMatmul {
                                                       const float (&acc)[kRowBlocks][kQuadBlocks][4][4]) {
     constexpr int kStored = Operands::kStoredColumns;
     constexpr int kStride = WN + 4;  // eight rows lie in different banks
-    static_assert(kThreads / 32 * 16 * kStride * 4 <= 2 * kStageBytes, "the warps' rows lie where two stages were");
+    static_assert(kThreads / 32 * 16 * kStride * 4 <= (kStages == 1 ? 1 : 2) * kStageBytes,
+                  "the warps' rows lie where stages were");
     float* rows = reinterpret_cast<float*>(shared) + int(threadIdx.x) / 32 * 16 * kStride;
 #pragma unroll
     for (int i = 0; i < kRowBlocks; ++i) {
