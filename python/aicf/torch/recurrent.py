@@ -2,6 +2,7 @@
 
 torch decomposes them step by step, which fixes the length of the sequences. Layers with dropout between them
 stay torch's in training mode, and those whose outputs are projected: our op for these has no gradient.
+Functions such as torch.lstm are the layers of torch.nn with their operands given.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ __all__ = ["weights_listed", "whole_recurrent_layers"]
 
 _NAME = "aicf::recurrent"
 _MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_OPERANDS = (
+    "input", "hx", "params", "has_biases", "num_layers", "dropout", "train", "bidirectional", "batch_first"
+)  # fmt: skip
 
 torch.library.define(
     _NAME,
@@ -70,18 +74,24 @@ def _has_gradient(
 
 @contextmanager
 def whole_recurrent_layers() -> Iterator[None]:
-    """torch.nn's recurrent layers call the op `aicf::recurrent`, not torch's functions, in this thread."""
+    """torch's recurrent functions, which its layers call too, are the op `aicf::recurrent` in this thread."""
     here = threading.get_ident()
 
     def whole(mode: str) -> Callable[..., Any]:
-        def call(x: torch.Tensor, *args: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
             # A packed sequence has its sizes, a tensor, in front of the state.
-            packed = isinstance(args[0] if mode == "lstm" else args[1], torch.Tensor)
-            if packed or threading.get_ident() != here:
-                return _plain(mode)(x, *args)
-            state, weights, biases, layers, dropout, training, bidirectional, batch_first = args
-            if training and not _has_gradient(weights, biases, layers, dropout, bidirectional):
-                return _plain(mode)(x, *args)
+            given = dict(zip(_OPERANDS, args, strict=False)) | named
+            if len(given) < len(_OPERANDS) or isinstance(
+                given["hx" if mode == "lstm" else "params"], torch.Tensor
+            ):
+                return _plain(mode)(*args, **named)
+            x, state, weights, biases, layers, dropout, training, bidirectional, batch_first = (
+                given[name] for name in _OPERANDS
+            )
+            if threading.get_ident() != here or (
+                training and not _has_gradient(weights, biases, layers, dropout, bidirectional)
+            ):
+                return _plain(mode)(*args, **named)
             start = list(state) if mode == "lstm" else [state]
             made = torch.ops.aicf.recurrent(
                 mode, x, start, list(weights), biases, layers, bidirectional, batch_first, training
@@ -92,8 +102,10 @@ def whole_recurrent_layers() -> Iterator[None]:
 
     for mode in _MODES:
         setattr(_VF, mode, whole(mode))
+        setattr(torch, mode, whole(mode))
     try:
         yield
     finally:
         for mode in _MODES:
             delattr(_VF, mode)
+            setattr(torch, mode, _plain(mode))

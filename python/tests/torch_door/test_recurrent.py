@@ -43,6 +43,34 @@ def test_any_length(name: str) -> None:
     close(exe, layer, x, start)
 
 
+class _Called(nn.Module):
+    """torch's function with the weights of a layer, its operands by place or by name."""
+
+    def __init__(self, layer: nn.Module, named: bool) -> None:
+        super().__init__()
+        self.layer, self.named = layer, named
+
+    def forward(self, x: torch.Tensor, *start: torch.Tensor) -> Any:
+        run, weights = getattr(torch, self.layer.mode.lower()), self.layer._flat_weights
+        h = start if self.layer.mode == "LSTM" else start[0]
+        if self.named:
+            rest = {"train": False, "bidirectional": False, "batch_first": True}
+            return run(x, hx=h, params=weights, has_biases=True, num_layers=1, dropout=0.0, **rest)
+        return run(x, h, weights, True, 1, 0.0, False, False, True)
+
+
+@pytest.mark.usefixtures("only_on_the_cpu")  # which runs loops
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU])
+def test_functions_are_layers(make: Any, named: bool) -> None:
+    layer = _Called(make(3, 4, batch_first=True), named).eval()
+    start = [torch.randn(1, 2, 4) for _ in range(2 if make is nn.LSTM else 1)]
+    exe = aicf.compile(layer, (torch.randn(2, 7, 3), *start), dims={"x": {1: "length=1..150"}})
+    assert "scan" in str(exe.plan)
+    close(exe, layer, torch.randn(2, 130, 3), *start)
+    assert torch.lstm is torch._C._VariableFunctions.lstm
+
+
 def test_one_sequence_without_a_batch_and_weights_swapped() -> None:
     layer, other = nn.LSTM(3, 4).eval(), nn.LSTM(3, 4).eval()
     x = torch.randn(140, 3)
