@@ -1,8 +1,9 @@
 // Recurrent layers and their gradients, one persistent launch over all steps. A cluster of blocks walks a few
 // rows of the batch in one direction: every warp owns kUnits units and holds their weights, in registers as
 // far as they fit, else in shared memory. After a step each lane sends what its unit has made to the shared
-// memory of all blocks, where a barrier counts the bytes; warps wait for these alone. A warp sends only what
-// it made of numbers that it has read, so two buffers in turn are never overwritten too early.
+// memory of all blocks, where a barrier counts the bytes; warps wait for these alone. A block that walks alone
+// stores to its own memory and waits for its warps. A warp sends only what it made of numbers that it has
+// read, so two buffers in turn are never overwritten too early.
 //
 // A sum over the depth is 32 chains, one of each lane over its elements in ascending order, added in a fixed
 // tree: it depends on the depth only. Halves are multiplied exactly, summed in f32, and each op of the cell
@@ -36,6 +37,11 @@ __device__ __forceinline__ float rounded(float x) {
   return to_float(from_float<T>(x));
 }
 
+// What is made of x stays behind the last wait: the compiler would else wait for a load where it is asked for.
+__device__ __forceinline__ void keep_behind(float& x) { asm volatile("" : "+f"(x)); }
+__device__ __forceinline__ void keep_behind(f16& x) { asm volatile("" : "+h"(x.bits)); }
+__device__ __forceinline__ void keep_behind(bf16& x) { asm volatile("" : "+h"(x.bits)); }
+
 // A lane's elements of a depth: kVec neighbours of each chunk of 32 kVec.
 template <int kDepth>
 struct DepthSplit {
@@ -53,7 +59,7 @@ struct alignas(sizeof(T) * kVec) ElementVector {
 };
 
 // Two barriers in turn, each of which counts the kBytes that all blocks of a cluster send to this one in a
-// step.
+// step. A block alone has that of its threads.
 template <int kBytes, int kCluster>
 struct StepBarriers {
   struct Shared {
@@ -73,10 +79,12 @@ struct StepBarriers {
   }
   // By one thread of the block, before join().
   __device__ __forceinline__ void prepare() const {
-    for (int i = 0; i < 2; ++i)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(of_step(i)) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    for (int i = 0; i < 2; ++i) arm(i);
+    if constexpr (kCluster > 1) {
+      for (int i = 0; i < 2; ++i)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(of_step(i)) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      for (int i = 0; i < 2; ++i) arm(i);
+    }
   }
   // By all threads of the cluster, before the first step.
   __device__ void join() const {
@@ -88,17 +96,21 @@ struct StepBarriers {
   }
   // Until what step - 1 sent is here.
   __device__ __forceinline__ void wait(int64_t step) const {
-    const uint32_t parity = uint32_t((step - 1) >> 1) & 1;
-    uint32_t done;
-    do {
-      asm volatile(
-          "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
-          "selp.u32 %0, 1, 0, p;\n}"
-          : "=r"(done)
-          : "r"(of_step(step)), "r"(parity)
-          : "memory");
-    } while (!done);
-    if (threadIdx.x == 0) arm(step);
+    if constexpr (kCluster == 1) {
+      __syncthreads();
+    } else {
+      const uint32_t parity = uint32_t((step - 1) >> 1) & 1;
+      uint32_t done;
+      do {
+        asm volatile(
+            "{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, p;\n}"
+            : "=r"(done)
+            : "r"(of_step(step)), "r"(parity)
+            : "memory");
+      } while (!done);
+      if (threadIdx.x == 0) arm(step);
+    }
   }
 };
 
@@ -127,16 +139,20 @@ struct StepExchange {
   // Element k of a row for `step`, to every kStride'th block from `first` on.
   template <int kStride>
   __device__ __forceinline__ void send(int64_t step, int row, int k, float value, int first) const {
-    const uint32_t to = Barriers::address(&shared.vectors[step & 1][row][k]),
-                   barrier = barriers().of_step(step);
+    if constexpr (kCluster == 1) {  // where a store that a barrier counts is an illegal instruction
+      if (first == 0) shared.vectors[step & 1][row][k] = value;
+    } else {
+      const uint32_t to = Barriers::address(&shared.vectors[step & 1][row][k]),
+                     barrier = barriers().of_step(step);
 #pragma unroll
-    for (int i = 0; i < (kCluster + kStride - 1) / kStride; ++i) {
-      const int block = first + i * kStride;
-      if (block < kCluster)
-        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
-                         in_block(to, block)),
-                     "f"(value), "r"(in_block(barrier, block))
-                     : "memory");
+      for (int i = 0; i < (kCluster + kStride - 1) / kStride; ++i) {
+        const int block = first + i * kStride;
+        if (block < kCluster)
+          asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(
+                           in_block(to, block)),
+                       "f"(value), "r"(in_block(barrier, block))
+                       : "memory");
+      }
     }
   }
 };
@@ -321,12 +337,14 @@ struct RecurrentLayer {
         exchange.shared.vectors[0][row][k] = o.h.get(d, place.first_row + row, k);
     }
     exchange.barriers().join();
+    static_assert(kCluster > 1 || (kWarps - 1) * kUnits < kHidden, "all warps of a block alone meet at its barrier");
     if (lane.first_unit >= kHidden) return;
 
     const int64_t row = place.first_row + lane.row;
     const bool inside = lane.active && row < o.batch, writes = inside && lane.replica == 0;
     const bool reverse = d == 1 || o.reverse;
-    float bias[kGates], next[kGates], h = 0, c = 0;
+    T next[kGates];
+    float bias[kGates], h = 0, c = 0;
 #pragma unroll
     for (int g = 0; g < kGates; ++g)
       bias[g] = kBias && inside ? o.bias.get(d, g * kHidden + lane.unit, 0) : 0.0f;
@@ -336,18 +354,25 @@ struct RecurrentLayer {
       const int64_t t = reverse ? o.length - 1 - step : step;
 #pragma unroll
       for (int g = 0; g < kGates; ++g)
-        next[g] = inside && step < o.length ? o.x.get(t, row, (d * kGates + g) * kHidden + lane.unit) : 0.0f;
+        next[g] = inside && step < o.length ? o.x(t, row, (d * kGates + g) * kHidden + lane.unit)
+                                            : from_float<T>(0.0f);
     };
     const auto r = [](float value) { return rounded<T>(value); };
     ask(0);
     for (int64_t step = 0; step < o.length; ++step) {
+      T asked[kGates];
       float given[kGates], sums[kProducts][kRows], own[kGates];
 #pragma unroll
-      for (int g = 0; g < kGates; ++g) given[g] = next[g];
+      for (int g = 0; g < kGates; ++g) asked[g] = next[g];
       ask(step + 1);
       if (step > 0) exchange.barriers().wait(step);
       product.multiply(exchange, step, lane.lane, sums);
       lane.template reduce<T>(sums, own);
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        keep_behind(asked[g]);
+        given[g] = to_float(asked[g]);
+      }
       if constexpr (kBias) {
 #pragma unroll
         for (int g = 0; g < kGates; ++g) own[g] = r(own[g] + bias[g]);
@@ -408,9 +433,22 @@ struct RecurrentGradient {
   };
 
   // What a step reads.
+  template <class E>
   struct Read {
-    float dy = 0, y = 0, before = 0, gates[4] = {}, cell = 0, dcell = 0;
+    E dy{}, y{}, before{}, gates[4]{}, cell{}, dcell{};
   };
+  static __device__ __forceinline__ Read<float> behind_wait(Read<T> read) {
+    Read<float> here;
+    const auto take = [](T& from, float& to) {
+      keep_behind(from);
+      to = to_float(from);
+    };
+    take(read.dy, here.dy), take(read.y, here.y), take(read.before, here.before);
+    take(read.cell, here.cell), take(read.dcell, here.dcell);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) take(read.gates[k], here.gates[k]);
+    return here;
+  }
 
   static __device__ void load_weights(Product& product, Shared& shared, const RecurrentGradientOperands<T>& o,
                                       const Lane& lane, const RecurrentPlace& place) {
@@ -446,6 +484,7 @@ struct RecurrentGradient {
     load_weights(product, shared, o, lane, place);
     exchange.prepare();
     exchange.barriers().join();
+    static_assert(kCluster > 1 || (kWarps - 1) * kUnits < kHidden, "all warps of a block alone meet at its barrier");
     if (lane.first_unit >= kHidden) return;
 
     const int64_t row = place.first_row + lane.row;
@@ -455,22 +494,22 @@ struct RecurrentGradient {
     // Steps are counted from the last one back.
     const auto time = [&](int64_t step) { return reverse ? step : o.length - 1 - step; };
     const auto ask = [&](int64_t step) {
-      Read read;
+      Read<T> read;
       if (!inside || step >= o.length) return read;
       const int64_t t = time(step);
       const bool is_first = step + 1 == o.length;
-      read.dy = o.dy.get(t, row, column);
-      if constexpr (kCell == kTanh || kCell == kRelu) read.y = o.y.get(t, row, column);
+      read.dy = o.dy(t, row, column);
+      if constexpr (kCell == kTanh || kCell == kRelu) read.y = o.y(t, row, column);
       if constexpr (kCell == kGru)
-        read.before = is_first ? o.h.get(d, row, lane.unit) : o.y.get(time(step + 1), row, column);
+        read.before = is_first ? o.h(d, row, lane.unit) : o.y(time(step + 1), row, column);
       if constexpr (kCell == kLstm) {
-        read.before = is_first ? o.c.get(d, row, lane.unit) : o.cells.get(time(step + 1), row, column);
-        read.cell = o.cells.get(t, row, column);
-        if constexpr (kDcells) read.dcell = o.dcells.get(t, row, column);
+        read.before = is_first ? o.c(d, row, lane.unit) : o.cells(time(step + 1), row, column);
+        read.cell = o.cells(t, row, column);
+        if constexpr (kDcells) read.dcell = o.dcells(t, row, column);
       }
       if constexpr (kept_count(kCell) > 0) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k) read.gates[k] = o.gates.get(t, row, (d * 4 + k) * kHidden + lane.unit);
+        for (int k = 0; k < 4; ++k) read.gates[k] = o.gates(t, row, (d * 4 + k) * kHidden + lane.unit);
       }
       return read;
     };
@@ -478,14 +517,15 @@ struct RecurrentGradient {
     const auto slope = [&](float s) { return r(s * r(1 - s)); };
     const auto bend = [&](float value) { return r(1 - r(value * value)); };
     float direct = 0, dc = 0;
-    Read next = ask(0);
+    Read<T> next = ask(0);
     for (int64_t step = 0; step <= o.length; ++step) {
-      const Read now = next;
+      const Read<T> asked = next;
       next = ask(step + 1);
       float sums[kUnits][kRows], own[1];
       if (step > 0) exchange.barriers().wait(step);
       product.multiply(exchange, step, lane.lane, sums);
       lane.template reduce<T>(sums, own);
+      const Read<float> now = behind_wait(asked);
       const float back = kCell == kGru ? r(direct + own[0]) : own[0];
       if (step == o.length) {
         if (writes) {

@@ -169,7 +169,8 @@ struct RecurrentMmaLayer {
 
   // What a lane keeps of an item: one unit of two neighbouring rows.
   struct Item {
-    uint32_t h, c, bias[kGates], next[kGates];
+    uint32_t h, c, bias[kGates];
+    T next[2][kGates];
   };
 
   const RecurrentOperands<T>& o;
@@ -277,8 +278,8 @@ struct RecurrentMmaLayer {
       const bool first = step < o.length && is_inside(i, 0), second = step < o.length && is_inside(i, 1);
 #pragma unroll
       for (int g = 0; g < kGates; ++g)
-        items[m].next[g] = pair_of(first ? o.x(t, row, column + g * kHidden) : zero,
-                                   second ? o.x(t, row + 1, column + g * kHidden) : zero);
+        items[m].next[0][g] = first ? o.x(t, row, column + g * kHidden) : zero,
+        items[m].next[1][g] = second ? o.x(t, row + 1, column + g * kHidden) : zero;
     }
   }
 
@@ -402,8 +403,16 @@ struct RecurrentMmaLayer {
     }
   }
 
+  // The unit of both rows, in a block that walks alone.
+  __device__ __forceinline__ void keep_state(int64_t step, int m) const {
+    const int i = item_of(m), row = i / Group::kEights * 8 + lane % 4 * 2;
+    if (i >= kItems) return;
+    T* to = reinterpret_cast<T*>(shared.vectors[step & 1][row]) + first_unit() + i % Group::kEights * 8 + lane / 4;
+    to[0] = low_of<T>(items[m].h), to[8 * kRowVectors] = high_of<T>(items[m].h);
+  }
   // Vectors of 8 units of a row, to all blocks.
   __device__ __forceinline__ void send(int64_t step) const {
+    static_assert(kCluster > 1, "a store that a barrier counts needs a cluster");
     const uint32_t barrier = Barriers{shared.barriers}.of_step(step);
 #pragma unroll
     for (int m = 0; m < kOwnItems; ++m) {
@@ -458,7 +467,7 @@ struct RecurrentMmaLayer {
 #pragma unroll
       for (int m = 0; m < kOwnItems; ++m)
 #pragma unroll
-        for (int g = 0; g < kGates; ++g) given[m][g] = items[m].next[g];
+        for (int g = 0; g < kGates; ++g) given[m][g] = pair_of(items[m].next[0][g], items[m].next[1][g]);
       ask(step + 1);
       if (step > 0) barriers.wait(step);
       __syncwarp();
@@ -470,11 +479,17 @@ struct RecurrentMmaLayer {
         uint32_t kept[4];
         compute_cell(items[m], given[m], own[m], kept);
         if constexpr (kKeep && kept_count(kCell) > 0) store_kept(step, item_of(m), kept);
-        T* patch = reinterpret_cast<T*>(shared.patches[warp()][m]) + lane % 4 * 16 + lane / 4;
-        patch[0] = low_of<T>(items[m].h), patch[8] = high_of<T>(items[m].h);
+        if constexpr (kCluster == 1) {
+          keep_state(step + 1, m);
+        } else {
+          T* patch = reinterpret_cast<T*>(shared.patches[warp()][m]) + lane % 4 * 16 + lane / 4;
+          patch[0] = low_of<T>(items[m].h), patch[8] = high_of<T>(items[m].h);
+        }
       }
-      __syncwarp();
-      if (step + 1 < o.length) send(step + 1);
+      if constexpr (kCluster > 1) {
+        __syncwarp();
+        if (step + 1 < o.length) send(step + 1);
+      }
       store_state(step);
     }
   }

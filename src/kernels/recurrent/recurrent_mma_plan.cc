@@ -8,7 +8,7 @@ namespace recurrent_mma {
 namespace {
 
 constexpr int64_t kRegisters = 65536, kMostRegisters = 255;  // of a multiprocessor, of a thread
-constexpr int64_t kOwnRegisters = 64;                        // of a thread, beside operands and state
+constexpr int64_t kOwnRegisters = 60;                        // of a thread, beside operands and state
 constexpr int64_t kMostWarps = 16;
 constexpr int64_t kDepth = 32;         // of a chunk
 constexpr int64_t kPlaceBytes = 512;   // of 8 rows of weights over a chunk
@@ -21,6 +21,7 @@ constexpr double kL2Bytes = 3500;      // a cycle, of the machine
 constexpr double kSentBytes = 16;      // a cycle and multiprocessor, between blocks
 constexpr double kLoadedBytes = 24;    // a cycle, of weights into a multiprocessor
 constexpr double kArrival = 420;       // cycles until what is sent can be read
+constexpr double kNearArrival = 90;    // of a block alone: a barrier and a load
 constexpr double kOfBlock = 10;        // more for each block of the cluster
 constexpr double kCell = 220;          // of the gates' functions, of which each waits
 constexpr double kItem = 60;           // instructions of a warp's cells of 8 units and 8 rows, beside that
@@ -66,7 +67,7 @@ struct Kept {
 std::optional<Kept> keep(const Shape& s, int64_t gates, int64_t shared_bytes) {
   const int64_t registers = std::min(kMostRegisters, kRegisters / (32 * s.warps) / 8 * 8);
   const int64_t side = std::min<int64_t>(s.row_tiles, s.tiles == 1 ? 4 : 2);
-  const int64_t of_items = s.own_items * (2 * gates + 9), of_chunk = 4 * s.places;
+  const int64_t of_items = s.own_items * (3 * gates + 9), of_chunk = 4 * s.places;
   const int64_t free = registers - kOwnRegisters - 4 * s.tiles * s.row_tiles - 4 * side - of_items;
   const int64_t most_shared = (shared_limit(90) - shared_bytes) / (s.warps * s.places * kPlaceBytes);
   if (free >= s.own_chunks * of_chunk) return Kept{s.own_chunks, 0, 0};
@@ -106,7 +107,9 @@ std::optional<RecurrentMmaPlan> place(const RecurrentWork& w, int64_t cluster, i
       slices == 1 ? 0 : kBarrier + 2 * number(s.partial_bytes(slices, w.products)) / kSharedBytes;
   const int64_t busy = s.groups * std::min(slices, s.items);
   const double cells = kCell + number(ceil_div(busy, 4) * s.own_items) * kItem;
-  const double exchanged = kArrival + kOfBlock * number(cluster) + number(rows * s.columns * 2) / kSentBytes;
+  const double exchanged =
+      cluster == 1 ? kNearArrival
+                   : kArrival + kOfBlock * number(cluster) + number(rows * s.columns * 2) / kSentBytes;
   const double step = multiplied + reduced + cells + exchanged;
   const double start =
       kStart + number(w.products * s.groups * s.units * w.hidden * w.element_bytes) / kLoadedBytes;
@@ -129,7 +132,7 @@ std::optional<RecurrentMmaPlan> place(const RecurrentWork& w, int64_t cluster, i
 std::vector<RecurrentMmaPlan> recurrent_mma_plans(const RecurrentWork& work) {
   std::vector<RecurrentMmaPlan> plans;
   if (work.element_bytes != 2) return plans;
-  for (const int64_t cluster : {2, 4, 8, 16})  // stores that a barrier counts need one
+  for (const int64_t cluster : {1, 2, 4, 8, 16})
     for (int64_t slices = 1; slices <= recurrent_mma::kMostWarps; ++slices)
       for (const int64_t rows : {8, 16, 24, 32, 48, 64})
         if (const auto plan = recurrent_mma::place(work, cluster, slices, rows)) plans.push_back(*plan);

@@ -9,7 +9,8 @@ namespace {
 constexpr int64_t kRegisters = 65536, kMostRegisters = 255;   // of a multiprocessor, of a thread
 constexpr int64_t kOwnRegisters = 100, kOwnOfGradient = 116;  // of a thread, beside sums and weights
 constexpr int64_t kMostSums = 64;                             // of a lane
-constexpr double kArrival = 420, kNearArrival = 260;          // cycles until what is sent can be read
+constexpr double kArrival = 420;                              // cycles until what is sent can be read
+constexpr double kNearArrival = 90;                           // of a block alone: a barrier and a load
 constexpr double kCell = 220;                                 // of the gates' functions, of which each waits
 constexpr double kLoadedBytes = 24;                           // a cycle, of weights into a multiprocessor
 constexpr double kStart = 3000;
@@ -78,6 +79,7 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
 
 // Those of 16 blocks need a whole group of multiprocessors.
 int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine) {
+  if (cluster == 1) return machine.multiprocessors;
   const int64_t at_once = cluster == 16 ? 7 * machine.multiprocessors / kMultiprocessors
                                         : machine.multiprocessors / cluster * 15 / 16;
   return std::max<int64_t>(at_once, 1);
@@ -85,7 +87,7 @@ int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine) {
 
 std::optional<RecurrentPlan> recurrent_plan(const RecurrentWork& work) {
   std::optional<RecurrentPlan> best;
-  for (const int64_t cluster : {2, 4, 8, 16})  // stores that a barrier counts need one
+  for (const int64_t cluster : {1, 2, 4, 8, 16})
     for (const int64_t warps : {4, 8, 12, 16})
       for (const int64_t rows : {1, 2, 4, 8}) {
         const auto plan = place(work, cluster, warps, rows);
