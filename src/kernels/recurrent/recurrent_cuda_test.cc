@@ -71,7 +71,7 @@ TEST(RecurrentCuda, MatrixUnitsTakeLargeLayersAndLeaveTinyOnes) {
     return !plan || recurrent_mma_plans(work).at(0).cycles < plan->cycles;
   };
   EXPECT_FALSE(cheaper_by_mma(halves(1, 32, 1, 1)));
-  EXPECT_FALSE(cheaper_by_mma(halves(3, 5, 1, 1)));
+  EXPECT_FALSE(cheaper_by_mma(halves(3, 48, 1, 1)));
   EXPECT_TRUE(cheaper_by_mma(halves(3, 512, 64)));
   EXPECT_TRUE(cheaper_by_mma(halves(4, 1024, 16)));
   EXPECT_FALSE(recurrent_plan(halves(1, 1500, 1, 1)));

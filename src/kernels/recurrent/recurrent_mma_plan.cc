@@ -24,8 +24,9 @@ constexpr double kArrival = 420;       // cycles until what is sent can be read
 constexpr double kNearArrival = 90;    // of a block alone: a barrier and a load
 constexpr double kOfBlock = 10;        // more for each block of the cluster
 constexpr double kCell = 220;          // of the gates' functions, of which each waits
-constexpr double kItem = 60;           // instructions of a warp's cells of 8 units and 8 rows, beside that
-constexpr double kBarrier = 60;        // of a group's warps
+constexpr double kItem = 40;           // instructions of a warp's cells of 8 units and 8 rows, beside those
+constexpr double kFunction = 32;  // cycles of a scheduler, of a function of an item: 4 special ones, 8 each
+constexpr double kBarrier = 60;   // of a group's warps
 constexpr double kStart = 3000;
 constexpr double kMemoryBytes = 2000;     // a cycle, of the machine's memory
 constexpr double kDecomposedStep = 6000;  // of the launches of one step of one direction
@@ -105,8 +106,10 @@ std::optional<RecurrentMmaPlan> place(const RecurrentWork& w, int64_t cluster, i
       {mma, read / kSharedBytes, streamed / kStreamedBytes, streamed * number(at_once * cluster) / kL2Bytes});
   const double reduced =
       slices == 1 ? 0 : kBarrier + 2 * number(s.partial_bytes(slices, w.products)) / kSharedBytes;
+  const double functions = w.products == 4 ? 5 : number(w.products);  // an LSTM's cell has one more
   const int64_t busy = s.groups * std::min(slices, s.items);
-  const double cells = kCell + number(ceil_div(busy, 4) * s.own_items) * kItem;
+  const double busiest = number(ceil_div(busy, 4) * s.own_items);
+  const double cells = kCell + (busiest - 1) * functions * kFunction + busiest * kItem;
   const double exchanged =
       cluster == 1 ? kNearArrival
                    : kArrival + kOfBlock * number(cluster) + number(rows * s.columns * 2) / kSentBytes;

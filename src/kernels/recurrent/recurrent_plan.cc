@@ -58,7 +58,10 @@ std::optional<RecurrentPlan> place(const RecurrentWork& w, int64_t cluster, int6
   const double fma = number(of_chunk * split.chunks * rows);
   const double trees =
       number(w.products * 2 * (items - 1 + 5)) + number(w.sent * ceil_div(cluster * items, 32) * 4);
-  const double issued = (fma + trees + number(split.chunks * rows) + 80) * number(ceil_div(warps, 4));
+  // Weights in registers are f32; halves in shared memory are converted in every step.
+  const double converted = w.element_bytes == 2 ? number(of_chunk * shared_chunks) : 0;
+  const double issued =
+      (fma + converted + trees + number(split.chunks * rows) + 80) * number(ceil_div(warps, 4));
   const double accesses = number(warps * split.chunks * rows * split.vec) + number(kept) / 128 +
                           number(w.sent * rows * w.hidden) / 4;
   const double step =
