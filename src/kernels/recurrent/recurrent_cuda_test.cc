@@ -144,7 +144,8 @@ TEST(RecurrentCuda, Compiles) {
   uint64_t seed = 0;
   for (const Layer& layer :
        {Layer{DType::f32, 0, 64, 0}, Layer{DType::bf16, 1, 37, 2}, Layer{DType::f32, 2, 200, 1},
-        Layer{DType::f16, 3, 5, 0}, Layer{DType::f32, 0, 384, 2}})
+        Layer{DType::f16, 3, 5, 0}, Layer{DType::f32, 0, 384, 2}, Layer{DType::f16, 0, 384, 2},
+        Layer{DType::f16, 0, 100, 0}})
     for (bool back : {false, true}) {
       RandomWindows random(++seed);
       CudaProblem p = ready(random, back ? backward_problem(random, layer) : forward_problem(random, layer));

@@ -7,7 +7,7 @@ namespace aicf {
 namespace {
 
 constexpr int64_t kRegisters = 65536, kMostRegisters = 255;   // of a multiprocessor, of a thread
-constexpr int64_t kOwnRegisters = 100, kOwnOfGradient = 116;  // of a thread, beside sums and weights
+constexpr int64_t kOwnRegisters = 100, kOwnOfGradient = 132;  // of a thread, beside sums and weights
 constexpr int64_t kMostSums = 64;                             // of a lane
 constexpr double kArrival = 420;                              // cycles until what is sent can be read
 constexpr double kNearArrival = 90;                           // of a block alone: a barrier and a load
