@@ -113,24 +113,64 @@ struct Pad {
   I sizes[kAxes], out_strides[kAxes], x_sizes[kAxes], x_strides[kAxes], low[kAxes];
 };
 
-template <int kThreads, int kMode, class Unit, class I, int R>
+// Where along an axis an element of the result comes from.
+template <int kMode, class I, int R>
+__device__ __forceinline__ I pad_source(const Pad<I, R>& p, int axis, I index) {
+  return source_index<kMode>(index - p.low[axis], p.x_sizes[axis]);
+}
+
+// A thread writes kItems units that lie one behind the other, as the result then does from `out` on (kItems > 1).
+template <int kThreads, int kMode, int kItems, class Unit, class I, int R>
 __device__ __forceinline__ void pad(const Pad<I, R>& p, uint32_t block_index, const Unit* x, Unit value, Unit* out) {
-  I flat = flat_thread<I, kThreads>(block_index), count = 1;
+  const I thread = flat_thread<I, kThreads>(block_index);
+  I count = 1;
 #pragma unroll
   for (int axis = 0; axis < R; ++axis) count *= p.sizes[axis];
-  if (past(flat, count)) return;
-  I from = 0, to = 0;
+  if (past(thread, I((count + kItems - 1) / kItems))) return;
+  constexpr int kLast = R > 0 ? R - 1 : 0;
+  I at[Pad<I, R>::kAxes] = {}, flat = thread * kItems, from = 0, to = 0;
   bool outside = false;
 #pragma unroll
   for (int axis = R - 1; axis >= 0; --axis) {
-    const I next = axis > 0 ? divide(flat, p.sizes[axis]) : 0, index = axis > 0 ? flat - next * p.sizes[axis] : flat;
-    const I source = source_index<kMode>(index - p.low[axis], p.x_sizes[axis]);
-    outside = outside || source < 0;
-    from += source * p.x_strides[axis];
-    to += index * p.out_strides[axis];
+    const I next = axis > 0 ? divide(flat, p.sizes[axis]) : 0;
+    at[axis] = axis > 0 ? flat - next * p.sizes[axis] : flat;
+    to += at[axis] * p.out_strides[axis];
     flat = next;
   }
-  out[to] = outside ? value : x[from];
+  // Of the axes but the last.
+  const auto find_row = [&] {
+    from = 0, outside = false;
+#pragma unroll
+    for (int axis = 0; axis + 1 < R; ++axis) {
+      const I source = pad_source<kMode>(p, axis, at[axis]);
+      outside = outside || source < 0;
+      from += source * p.x_strides[axis];
+    }
+  };
+  find_row();
+  Pack<Unit, kItems> units;
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const I source = R > 0 ? pad_source<kMode>(p, kLast, at[kLast]) : 0;
+    units.at[i] = value;
+    if (!outside && source >= 0) units.at[i] = x[from + source * p.x_strides[kLast]];
+    if (i + 1 == kItems || ++at[kLast] < p.sizes[kLast]) continue;
+    // Behind the last row of all the first one is read in vain.
+    at[kLast] = 0;
+    bool carries = true;
+#pragma unroll
+    for (int axis = kLast - 1; axis >= 0; --axis) {
+      at[axis] += carries ? 1 : 0;
+      carries = at[axis] == p.sizes[axis];
+      if (carries) at[axis] = 0;
+    }
+    find_row();
+  }
+  if (kItems > 1 && count - thread * kItems < kItems) {
+    for (int i = 0; i < int(count - thread * kItems); ++i) out[to + i] = units.at[i];
+  } else {
+    *reinterpret_cast<Pack<Unit, kItems>*>(out + to) = units;
+  }
 }
 
 // A unit filled with copies of one element.

@@ -211,23 +211,27 @@ CudaCode generate_pad(const CudaProblem& problem) {
     axes.sizes = walk.sizes, axes.x_strides = walk.strides[0], axes.out_strides = walk.strides[1];
     axes.x_sizes.back() = walk.sizes.back();
   }
-  const Dim threads = element_count(axes.sizes);
+  const Dim units = element_count(axes.sizes);
   const int64_t bytes = dtype_bytes(x.dtype);
+  int items = units_of_thread(problem, units, unit * bytes);
+  if (axes.out_strides != row_major_strides(axes.sizes)) items = 1;
+  while (!is_multiple(out.offset, unit * items)) items /= 2;
   const std::string element = "aicf::Bits<" + std::to_string(bytes) + ">",
                     unit_type = "aicf::Bits<" + std::to_string(unit * bytes) + ">";
   CudaParams params;
   const std::string value =
       problem.inputs.size() == 2 ? "*reinterpret_cast<const " + element + "*>(in1)" : element + "(0)";
-  const std::string body = "  using I = " + std::string(index_type(problem, threads)) +
+  const std::string body = "  using I = " + std::string(index_type(problem, units)) +
                            ";\n  const aicf::Pad<I, " + std::to_string(axes.sizes.size()) + "> p = {" +
                            braced(axes.sizes, params) + ", " + braced(axes.out_strides, params) + ", " +
                            braced(axes.x_sizes, params) + ", " + braced(axes.x_strides, params) + ", " +
                            braced(axes.low, params) + "};\n  aicf::pad<" + std::to_string(kBlock) + ", " +
-                           std::to_string(mode) + ">(p, block_index, " + unit_pointer(x, unit, "in0", true) +
-                           ", aicf::filled<" + unit_type + ">(" + value + "), " +
-                           unit_pointer(out, unit, "out0", false) + ");\n";
+                           std::to_string(mode) + ", " + std::to_string(items) + ">(p, block_index, " +
+                           unit_pointer(x, unit, "in0", true) + ", aicf::filled<" + unit_type + ">(" + value +
+                           "), " + unit_pointer(out, unit, "out0", false) + ");\n";
   CudaCode code = flat_code(problem, {"indexing/indexing.cuh"});
-  add_kernel(code, problem, flat_launch("pad", blocks_for(threads, kBlock), kBlock, params), body);
+  add_kernel(code, problem, flat_launch("pad", blocks_for(units, int64_t{kBlock} * items), kBlock, params),
+             body);
   return code;
 }
 

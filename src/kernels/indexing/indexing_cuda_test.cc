@@ -134,6 +134,30 @@ TEST(IndexingCuda, PicturesArePaddedInTheOrderOfTheirMemory) {
   compile_all(texts);
 }
 
+// Where no axis but those that are padded is left, a thread writes neighbours of the whole result at once.
+TEST(IndexingCuda, AThreadPadsSeveralNarrowElementsOfALargeResult) {
+  CudaProblem p;
+  RowTexts texts;
+  const auto items = [&](int64_t planes, DType dtype, int64_t offset = 0, int64_t gap = 0) {
+    const std::vector<Dim> sizes{Dim(planes), Dim(30), Dim(31)};
+    p.inputs = {{dtype, Dim(0), {Dim(planes), Dim(28), Dim(28)}, {Dim(784), Dim(28), Dim(1)}}};
+    p.outputs = {{dtype, Dim(offset), sizes, {Dim(930 + gap), Dim(31), Dim(1)}}};
+    p.params = {Dim(0), Dim(0), Dim(1), Dim(2), Dim(0), Dim(1), Dim(1)};
+    const CudaCode code = texts.add("pad", p, {});
+    const std::string name = "aicf::pad<256, 0, ";
+    const int64_t found = std::stoll(code.source.substr(code.source.find(name) + name.size()));
+    EXPECT_EQ(code.launches[0].grid[0], Dim((planes * 930 + 256 * found - 1) / (256 * found)));
+    return found;
+  };
+  EXPECT_EQ(items(100, DType::f16), 1);  // the threads come first
+  EXPECT_EQ(items(11'520, DType::f16), 8);
+  EXPECT_EQ(items(11'521, DType::f32), 4);
+  EXPECT_EQ(items(11'520, DType::f16, 2), 2);
+  EXPECT_EQ(items(11'520, DType::f16, 0, 6), 1);  // planes are not neighbours
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 TEST(IndexingCuda, AThreadGathersSeveralNarrowElementsOfALargeResult) {
   CudaProblem p;
   RowTexts texts;

@@ -1,11 +1,17 @@
 // Pointwise regions: every element on its own. All axes may change places and merge; a thread takes several
-// vectors a block apart, all loads before the first use.
+// vectors a block apart, all loads before the first use. Inputs of which every second to fourth element is
+// read come whole.
 #include <algorithm>
+#include <optional>
 
 #include "kernels/tile/cuda/tile_writer.h"
 
 namespace aicf {
 namespace {
+
+constexpr int kLoadedBytes =
+    128;  // of a thread's vectors, a quarter of its registers where blocks fill the device
+constexpr int kMostApart = 4;  // elements, of which a thread loads all
 
 class FlatWriter : public TileWriter {
  public:
@@ -36,23 +42,83 @@ class FlatWriter : public TileWriter {
   void choose() {
     const size_t rank = space_.rank();
     axis_ = rank - 1;  // wraps for rank 0: no axis
-    vector_ = rank == 0 ? 1 : vector_width(axis_);
+    vector_ = rank == 0 ? 1 : added_ != nullptr ? vector_width(axis_) : flat_vector();
     const Dim length = rank == 0 ? Dim(1) : space_.sizes[axis_];
     while (vector_ > 1 && (bound(length) < vector_ || (rank > 1 && !divisible(length, vector_))))
       vector_ /= 2;
     tail_ = !divisible(length, vector_);
     groups_ = tail_ ? ceildiv(length, Dim(vector_)) : *divide_exactly(length, Dim(vector_));
     count_ = (rank == 0 ? Dim(1) : space_count(space_, 0, axis_)) * groups_;
-    // One 16-byte access of a thread keeps the memory busy; narrower ones come several at a time, and so do
-    // those that share the work of finding their place.
-    int widest = 1;
-    for (size_t i = 0; i < space_.views.size(); ++i)
-      if (!one_element(i, axis_)) widest = std::max(widest, dtype_bytes(space_.views[i].dtype));
-    items_ = added_ != nullptr ? 1 : rank > 1 ? 4 : std::clamp(16 / (vector_ * widest), 1, 4);
+    // 16 bytes that a thread loads keep the memory busy; narrower vectors come several at a time, and so do
+    // those that share the work of finding their place, as far as registers hold them.
+    const int loaded = loaded_bytes();
+    items_ = added_ != nullptr ? 1 : rank > 1 ? 4 : std::clamp(16 / std::max(loaded, 1), 1, 4);
+    while (items_ > 1 && items_ * loaded > kLoadedBytes) items_ /= 2;
     // With one vector each, so many hide the latency of memory.
     const int64_t filling = 2048 * problem_.machine.multiprocessors, threads = bound(count_);
     while (items_ > 1 && threads / items_ < 2 * filling) items_ /= 2;
     threads_ = threads < filling ? 128 : items_ == 1 ? 512 : 256;
+  }
+
+  // A lane stores 16 bytes of a result at most: neighbouring lanes then fill whole sectors of memory with
+  // each store. It loads a sector of an input at most, in as narrow accesses as the input's alignment asks
+  // for.
+  int flat_vector() const {
+    int width = 16;
+    bool stores = false;
+    const auto shrink = [&](auto fits) {
+      while (width > 1 && !fits()) width /= 2;
+    };
+    for (size_t i = 0; i < space_.views.size(); ++i) {
+      if (access(i, axis_) != Access::kContiguous) continue;
+      const TileView& view = space_.views[i];
+      const int bytes = dtype_bytes(view.dtype);
+      shrink([&] { return width * bytes <= (is_output(i) ? 16 : 32); });
+      if (!is_output(i)) continue;
+      stores = true;
+      shrink([&] { return width * bytes <= view_alignment(view, axis_); });
+    }
+    return stores ? width : std::min(width, vector_width(axis_));
+  }
+
+  // Elements of an input that lie a few elements apart, all of which a thread loads in wide accesses. Each
+  // access holds an element that is asked for.
+  struct Interleaved {
+    int stride = 0, first = 0;  // elements; the place of the first among those loaded
+    int alignment = 0;          // bytes
+  };
+  std::optional<Interleaved> interleaved(size_t view) const {
+    const TileView& strided = space_.views[view];
+    if (is_output(view) || tail_ || access(view, axis_) != Access::kStrided) return std::nullopt;
+    const std::optional<int64_t> stride = strided.strides[axis_].constant(),
+                                 offset = strided.offset.constant();
+    if (!stride || !offset || *stride < 2 || *stride > kMostApart || *offset < 0) return std::nullopt;
+    const int bytes = dtype_bytes(strided.dtype);
+    Interleaved found{static_cast<int>(*stride), static_cast<int>(*offset % *stride), 0};
+    TileView whole = strided;
+    whole.offset = Dim(*offset - found.first);
+    found.alignment = view_alignment(whole, axis_);
+    int accessed = 1;  // bytes, as access_bytes() in tile_memory.cuh
+    while (2 * accessed <= found.alignment && found.stride * vector_ * bytes % (2 * accessed) == 0)
+      accessed *= 2;
+    if (accessed < found.stride * bytes) return std::nullopt;
+    return found;
+  }
+  int loaded_lanes(size_t view) const {
+    const std::optional<Interleaved> whole = interleaved(view);
+    return whole ? whole->stride * vector_ : lanes(view, axis_, vector_);
+  }
+  int loaded_bytes() const {
+    int sum = 0;
+    for (size_t i = 0; i < input_count(); ++i)
+      if (access(i, axis_) != Access::kUniform) sum += loaded_lanes(i) * dtype_bytes(space_.views[i].dtype);
+    return sum;
+  }
+  std::string input_text(size_t view, const std::string& x) {
+    if (const std::optional<Interleaved> whole = interleaved(view))
+      return "aicf::tile::load<" + std::to_string(whole->alignment) + ">(" + x + ", " + operand(view) +
+             " + (" + offset_text(view) + " - " + std::to_string(whole->first) + "));\n";
+    return load_text(view, axis_, x, offset_text(view), tail_ ? "length - c" : "");
   }
 
   // Number of the distinct offset of a view; -1: none.
@@ -83,7 +149,7 @@ class FlatWriter : public TileWriter {
     for (size_t i = 0; i < input_count(); ++i)
       if (access(i, axis_) != Access::kUniform && !is_added(i)) {
         const std::string x = "x" + std::to_string(i) + "[k]";
-        text += load_text(i, axis_, x, offset_text(i), tail_ ? "length - c" : "");
+        text += input_text(i, x);
       }
     text += added_text();
     text +=
@@ -122,8 +188,8 @@ class FlatWriter : public TileWriter {
       if (access(i, axis_) == Access::kUniform)
         text += "const " + memory_type(i) + " u" + number + " = *" + operand(i) + ";\n";
       else
-        text += "aicf::tile::Vec<" + memory_type(i) + ", " + std::to_string(lanes(i, axis_, vector_)) +
-                "> x" + number + "[kItems];\n";
+        text += "aicf::tile::Vec<" + memory_type(i) + ", " + std::to_string(loaded_lanes(i)) + "> x" +
+                number + "[kItems];\n";
     }
     for (size_t i = 0; i < patterns_.size(); ++i) text += "Index o" + std::to_string(i) + "[kItems];\n";
     return text;
@@ -170,8 +236,14 @@ class FlatWriter : public TileWriter {
     const Access how = access(view, axis_);
     const std::string element = how == Access::kUniform  ? "u" + number
                                 : how == Access::kRepeat ? "x" + number + "[k].at[0]"
-                                                         : "x" + number + "[k].at[v]";
+                                                         : "x" + number + "[k].at[" + lane(view) + "]";
     return tile_loaded(space_.views[view].dtype, element);
+  }
+
+  // Of element v, in what input_text() loads.
+  std::string lane(size_t view) const {
+    const std::optional<Interleaved> whole = interleaved(view);
+    return whole ? std::to_string(whole->stride) + " * v + " + std::to_string(whole->first) : "v";
   }
 
   const AddedRows* added_;  // null: none

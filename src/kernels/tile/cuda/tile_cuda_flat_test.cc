@@ -1,0 +1,117 @@
+// Pointwise regions: how many elements a thread takes, and how it loads those that lie a step apart.
+#include <gtest/gtest.h>
+
+#include "codegen/testing/compile_texts.h"
+#include "codegen/testing/needs_nvrtc.h"
+#include "kernels/tile/cuda/tile_cuda.h"
+#include "kernels/tile/testing/hand_written.h"
+#include "kernels/tile/testing/one_op.h"
+
+namespace aicf {
+namespace {
+
+using tile_testing::load;
+using tile_testing::op;
+using tile_testing::store;
+
+std::string text_of(const TileProgram& program, std::vector<CudaWindow> inputs, CudaWindow output) {
+  check_tile_program(program);
+  CudaProblem problem;
+  problem.inputs = std::move(inputs);
+  problem.outputs = {std::move(output)};
+  problem.params = {Dim(0)};
+  problem.program = &program;
+  const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+  if (cuda_testing::has_nvrtc()) cuda_testing::expect_compiles({code.source}, "sm_90a");
+  return code.source;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TileProgram copy_program(DType from, DType to) {
+  return {{from}, {to}, {{TileType::f32}}, {}, {{load(0, 0), store(1, 0)}}};
+}
+
+CudaWindow flat_window(DType dtype, int64_t count) { return {dtype, Dim(0), {Dim(count)}, {Dim(1)}}; }
+
+// A warp's store has whole sectors when each lane stores 16 bytes.
+TEST(TileCudaFlat, ALaneStoresSixteenBytes) {
+  const int64_t count = 1 << 22;
+  const auto vector = [&](DType from, DType to) {
+    const std::string text =
+        text_of(copy_program(from, to), {flat_window(from, count)}, flat_window(to, count));
+    return std::stoi(text.substr(text.find("kVector = ") + 10));
+  };
+  EXPECT_EQ(vector(DType::f16, DType::f16), 8);
+  EXPECT_EQ(vector(DType::f16, DType::f32), 4);
+  EXPECT_EQ(vector(DType::f32, DType::f16), 8);
+  EXPECT_EQ(vector(DType::f32, DType::f32), 4);
+  const std::string masked = text_of(
+      tile_testing::one_op(TileOp::select, TileType::f32),
+      {flat_window(DType::boolean, count), flat_window(DType::f32, count), flat_window(DType::f32, count)},
+      flat_window(DType::f32, count));
+  EXPECT_TRUE(has(masked, "kVector = 4,"));
+}
+
+// Rows of an odd stride in memory are read in narrow accesses and written in wide ones.
+TEST(TileCudaFlat, TheResultsAlignmentDecides) {
+  const Shape sizes{Dim(4096), Dim(64)};
+  const CudaWindow y{DType::f16, Dim(0), sizes, {Dim(64), Dim(1)}};
+  const CudaWindow x{DType::f16, Dim(1), sizes, {Dim(67), Dim(1)}};
+  const std::string text = text_of(copy_program(DType::f16, DType::f16), {x}, y);
+  EXPECT_TRUE(has(text, "kVector = 8,"));
+  EXPECT_TRUE(has(text, "load<2>(x0"));
+  EXPECT_TRUE(has(text, "store<16>(out0"));
+}
+
+struct StepCase {
+  DType dtype;
+  int64_t step, offset, row;
+  const char *loads, *lane;  // nothing: element by element
+};
+
+TEST(TileCudaFlat, ElementsAFewApartAreLoadedWhole) {
+  const StepCase cases[] = {
+      {DType::f16, 2, 0, 224, "load<16>(x0[k], in0 + (o0[k] - 0))", "at[2 * v + 0]"},
+      {DType::f16, 2, 113, 224, "load<16>(x0[k], in0 + (o0[k] - 1))", "at[2 * v + 1]"},
+      {DType::f16, 3, 2, 336, "load<16>(x0[k], in0 + (o0[k] - 2))", "at[3 * v + 2]"},
+      {DType::f32, 2, 1, 112, "load<16>(x0[k], in0 + (o0[k] - 1))", "at[2 * v + 1]"},
+      {DType::f16, 2, 0, 226, "load<4>(x0[k], in0 + (o0[k] - 0))", "at[2 * v + 0]"},
+      {DType::f16, 2, 0, 227, nullptr, nullptr},  // an access would hold one element, maybe the wrong one
+      {DType::f16, 7, 0, 1024, nullptr, nullptr},
+      {DType::f64, 4, 0, 448, nullptr, nullptr},
+  };
+  for (const StepCase& c : cases) {
+    const Shape sizes{Dim(4096), Dim(56)};
+    const CudaWindow y{c.dtype, Dim(0), sizes, {Dim(56), Dim(1)}};
+    const CudaWindow x{c.dtype, Dim(c.offset), sizes, {Dim(c.row), Dim(c.step)}};
+    TileProgram program = copy_program(c.dtype, c.dtype);
+    if (c.dtype == DType::f64) {
+      program.registers = {{TileType::f64}};
+      program.stages = {{load(0, 0, TileType::f64), store(1, 0, TileType::f64)}};
+    }
+    const std::string text = text_of(program, {x}, y);
+    EXPECT_EQ(has(text, "load_each"), c.loads == nullptr) << c.step << " " << c.row;
+    if (c.loads == nullptr) continue;
+    EXPECT_TRUE(has(text, c.loads)) << text;
+    EXPECT_TRUE(has(text, c.lane)) << text;
+  }
+}
+
+// Vectors of many operands come one at a time: registers hold a thread's.
+TEST(TileCudaFlat, ManyOperandsTakeTurns) {
+  const TileProgram program{{DType::f32, DType::f32, DType::f32},
+                            {DType::f32},
+                            std::vector<TileRegister>(2, {TileType::f32}),
+                            {},
+                            {{load(0, 0), load(1, 1), op(TileOp::add, 0, 0, 1), load(1, 2),
+                              op(TileOp::add, 0, 0, 1), store(3, 0)}}};
+  const Shape sizes{Dim(1 << 18), Dim(56)};
+  const CudaWindow y{DType::f32, Dim(0), sizes, {Dim(56), Dim(1)}};
+  const CudaWindow x{DType::f32, Dim(0), sizes, {Dim(120), Dim(2)}};
+  EXPECT_TRUE(has(text_of(program, {x, x, x}, y), "kItems = 1;"));
+  EXPECT_TRUE(has(text_of(program, {y, y, x}, y), "kItems = 2;"));
+}
+
+}  // namespace
+}  // namespace aicf
