@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -175,6 +176,78 @@ std::optional<ValueId> gather_before_rows(Graph& graph, const Node& node, const 
   return value;
 }
 
+bool is_inside(const Dim& start, const Dim& limit, const Dim& begin, const Dim& size) {
+  const auto before = (start - begin).constant(), behind = (begin + size - limit).constant();
+  return before && behind && *before >= 0 && *behind >= 0;
+}
+
+// The slice of a concat that lies in one part, or of a pad that lies in what was padded, as a slice of that.
+std::optional<ValueId> slice_of_part(Graph& graph, ValueId joined, const Node& slice) {
+  const Node* made = graph.producer(joined);
+  if (made == nullptr || (made->op != Op::concat && made->op != Op::pad)) return std::nullopt;
+  Shape starts = slice.attrs.get_dims("starts"), limits = slice.attrs.get_dims("limits");
+  const Ints steps = slice.attrs.get_ints("steps");
+  ValueId part = made->operands[0];
+  Shape begin(starts.size(), Dim(0));
+  if (made->op == Op::pad) {
+    begin = made->attrs.get_dims("low");
+    for (size_t i = 0; i < starts.size(); ++i)
+      if (!is_inside(starts[i], limits[i], begin[i], graph.shape(part)[i])) return std::nullopt;
+  } else {
+    const auto axis = static_cast<size_t>(made->attrs.get_int("axis"));
+    const auto found = std::find_if(made->operands.begin(), made->operands.end(), [&](ValueId operand) {
+      const Dim& size = graph.shape(operand)[axis];
+      const bool inside = is_inside(starts[axis], limits[axis], begin[axis], size);
+      if (!inside) begin[axis] = begin[axis] + size;
+      return inside;
+    });
+    if (found == made->operands.end()) return std::nullopt;
+    part = *found;
+  }
+  for (size_t i = 0; i < starts.size(); ++i)
+    starts[i] = starts[i] - begin[i], limits[i] = limits[i] - begin[i];
+  const bool whole = starts == Shape(starts.size(), Dim(0)) && limits == graph.shape(part);
+  if (whole && steps == Ints(steps.size(), 1)) return part;
+  return graph.add(Op::slice, {part}, {{"starts", starts}, {"limits", limits}, {"steps", steps}},
+                   slice.origin);
+}
+
+// The operand of a pointwise node or a cast that varies; none if several do.
+std::optional<ValueId> varying_operand(const Graph& graph, const Node& node) {
+  if (!op_info(node.op).has(kPointwise) && node.op != Op::cast) return std::nullopt;
+  std::optional<ValueId> found;
+  for (const ValueId operand : node.operands) {
+    if (element_count(graph.shape(operand)) == Dim(1)) continue;
+    if ((found && *found != operand) || !(graph.shape(operand) == graph.shape(node.results[0])))
+      return std::nullopt;
+    found = operand;
+  }
+  return found;
+}
+
+// slice(f(concat(a, b))) = f(a) where the slice is that of a, and alike of a pad: as gradients of them are.
+std::optional<ValueId> slice_before_pointwise(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::slice) return std::nullopt;
+  std::vector<Node> chain;  // nodes move while others are added
+  std::vector<ValueId> varying;
+  ValueId x = node.operands[0];
+  for (const Node* made = graph.producer(x); made != nullptr; made = graph.producer(x)) {
+    const auto operand = varying_operand(graph, *made);
+    if (!operand) break;
+    chain.push_back(*made);
+    varying.push_back(*operand);
+    x = *operand;
+  }
+  const auto part = slice_of_part(graph, x, node);
+  if (!part) return std::nullopt;
+  ValueId value = *part;
+  for (size_t i = chain.size(); i-- > 0;) {
+    std::replace(chain[i].operands.begin(), chain[i].operands.end(), varying[i], value);
+    value = graph.add(chain[i].op, chain[i].operands, chain[i].attrs, chain[i].origin);
+  }
+  return value;
+}
+
 // select(c, a, b) = a or b where the constant c is all true or all false.
 std::optional<ValueId> drop_decided_select(Graph& graph, const Node& node, const TensorType& result) {
   if (node.op != Op::select || graph.value(node.operands[0]).role != Role::kConstant) return std::nullopt;
@@ -205,6 +278,7 @@ constexpr Rule kRules[] = {count_once,
                            drop_decided_select,
                            gather_before_cast,
                            gather_before_rows,
+                           slice_before_pointwise,
                            drop_identity_operand,
                            drop_no_op,
                            merge_reshapes,

@@ -34,6 +34,44 @@ TEST(Simplify, SelectsWhatAConstantDecides) {
   }
 }
 
+// What is sliced of what was joined or padded is made of the part alone.
+TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
+  const Program program = parse(R"(program {
+  size n in 1..64
+  entry main(%a: f32[n, 3], %b: f32[n, 4], %p: f32[5, 6], %s: f32[]) {
+    %0 = concat(%a, %b) {axis = 1} : f32[n, 7]
+    %1 = cos(%0) : f32[n, 7]
+    %2 = mul(%1, %s) : f32[n, 7]
+    %3 = mul(%2, %2) : f32[n, 7]
+    %4 = slice(%3) {starts = [0, 0], limits = [n, 3], steps = [1, 1]} : f32[n, 3]
+    %5 = slice(%3) {starts = [0, 4], limits = [n, 7], steps = [1, 2]} : f32[n, 2]
+    %6 = slice(%3) {starts = [0, 2], limits = [n, 5], steps = [1, 1]} : f32[n, 3]
+    %7 = pad(%p) {low = [1, 2], high = [0, 1], mode = "edge"} : f32[6, 9]
+    %8 = exp(%7) : f32[6, 9]
+    %9 = slice(%8) {starts = [1, 2], limits = [6, 8], steps = [1, 1]} : f32[5, 6]
+    %10 = slice(%8) {starts = [0, 2], limits = [6, 8], steps = [1, 1]} : f32[6, 6]
+    return "whole" = %3, "first" = %4, "second" = %5, "both" = %6, "inside" = %9, "border" = %10
+  }
+}
+)");
+  const Graph graph = eliminate_dead_code(run_pass(simplify, program));
+  const auto source = [&](size_t output) {
+    const Node* node = graph.producer(graph.outputs()[output]);
+    while (node != nullptr && node->op != Op::slice && node->op != Op::pad && node->op != Op::concat) {
+      const Node* next = graph.producer(node->operands[0]);
+      if (next == nullptr) return node->operands[0];
+      node = next;
+    }
+    return node->results[0];
+  };
+  EXPECT_EQ(source(1), graph.inputs()[0]);
+  EXPECT_EQ(graph.producer(source(2))->operands[0], graph.inputs()[1]);
+  EXPECT_EQ(graph.producer(graph.outputs()[3])->op, Op::slice);
+  EXPECT_EQ(source(4), graph.inputs()[2]);
+  EXPECT_EQ(graph.producer(graph.outputs()[5])->op, Op::slice);
+  expect_equal_meaning(program, graph, {{"n", 5}});
+}
+
 TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
   const Program program = parse(R"(program {
   entry main(%x: f16[4, 6], %y: f32[4, 6]) {
