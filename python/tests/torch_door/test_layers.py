@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aicf
@@ -314,8 +316,60 @@ def test_adaptive_means_of_a_small_plane_are_one_product() -> None:
 
     assert products(6, 7) == 1
     assert products(6, 3) == 0
-    assert products(100, 7) == 2
+    assert products(100, 7) == 0, "gathered"
     check(nn.AdaptiveAvgPool2d((3, 7)), torch.linspace(-3, 3, 2 * 3 * 5 * 6).sin().view(2, 3, 5, 6))
+
+
+@pytest.mark.parametrize(
+    "size, out", [((45, 61), (7, 9)), ((64, 40), (5, 1)), ((40, 64), (60, 70)), ((64, 64), 5)]
+)
+def test_adaptive_means_of_a_large_plane(size, out):
+    x = torch.linspace(-3, 3, 2 * 3 * math.prod(size)).sin().view(2, 3, *size)
+    check(nn.AdaptiveAvgPool2d(out), x)
+    check(nn.AdaptiveAvgPool2d(out), x.half(), tolerance=1e-3)
+
+
+def test_maxima_and_their_places_are_one_region():
+    """Of windows inside x, of which a NaN and of equals the first wins."""
+    x = torch.randint(-2, 3, (2, 3, 9, 12)).float()
+    x[0, 1, 3, 4] = math.nan
+    for kernel, stride, dilation in ((2, 2, 1), ((3, 2), (1, 3), 1), (3, 2, 1), (2, 3, 2), (4, 2, 1)):
+        model = Of(
+            partial(F.max_pool2d, kernel_size=kernel, stride=stride, dilation=dilation, return_indices=True)
+        )
+        expected, found = model(x), aicf.compile(model, (x,))(x)
+        for a, b in zip(expected, found, strict=True):
+            assert torch.equal(a.nan_to_num(9), torch.as_tensor(b).nan_to_num(9))
+    text = str(aicf.torch.import_module(Of(lambda x: F.max_pool2d(x, 2, return_indices=True)), (x,)).program)
+    assert "max_pool" not in text
+
+
+PATCHES = [  # kernel, dilation, padding, stride
+    (3, 1, 1, 1),
+    (2, 1, 0, 2),
+    ((2, 3), 1, (1, 0), (2, 3)),
+    (3, 2, 1, 2),
+    ((3, 2), (2, 1), (0, 2), 1),
+    (4, 1, 0, 4),
+    (6, 1, 0, 1),
+]
+
+
+@pytest.mark.parametrize("kernel, dilation, padding, stride", PATCHES)
+def test_patches_and_their_sums(kernel, dilation, padding, stride):
+    x = torch.randn(2, 3, 12, 15)
+    unfold = Of(lambda x: F.unfold(x, kernel, dilation, padding, stride))
+    check(unfold, x)
+    check(unfold, x[0])
+    patches = unfold(x)
+    check(Of(lambda p: F.fold(p, (12, 15), kernel, dilation, padding, stride)), patches)
+
+
+def test_patches_are_slices():
+    x = torch.randn(2, 3, 12, 15)
+    text = str(aicf.torch.import_module(Of(lambda x: F.unfold(x, 3, padding=1)), (x,)).program)
+    assert text.count("slice(") >= 8
+    assert "gather" not in text
 
 
 def test_statistics_that_torch_keeps_on_a_gpu() -> None:

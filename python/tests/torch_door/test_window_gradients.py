@@ -1,5 +1,7 @@
 """Gradients of pools and of resizing, which gather what the windows or places over a position give."""
 
+from functools import partial
+
 import aicf
 import pytest
 import torch
@@ -78,3 +80,17 @@ def test_resizing_by_a_factor():
     _agrees(lambda g: aten.upsample_linear1d_backward(g, [11], [2, 3, 5], False, 2.3), grad)
     volume = torch.randn(2, 3, 4, 6, 5)
     _agrees(lambda g: aten.upsample_trilinear3d_backward(g, [4, 6, 5], [2, 3, 2, 3, 5], False), volume)
+
+
+def test_repeats_are_summed_as_they_are_read():
+    """Halves are widened slice by slice: no wide copy of all of them is made."""
+    grad = torch.randn(2, 3, 8, 12).half()
+    call = partial(aten.upsample_nearest2d_backward, output_size=[8, 12], input_size=[2, 3, 4, 6])
+    text = aicf.compile(lambda g: call(g), (grad,)).explain()
+    assert "1 steps" in text, text
+
+
+@pytest.mark.parametrize("size, out", [((45, 61), (7, 9)), ((64, 40), (5, 1)), ((40, 64), (60, 70))])
+def test_adaptive_means_of_a_large_plane(size, out):
+    x = torch.randn(2, 3, *size)
+    _agrees(aten._adaptive_avg_pool2d_backward, torch.randn(2, 3, *out), x)

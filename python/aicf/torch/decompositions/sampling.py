@@ -71,9 +71,10 @@ def _taps(x: torch.Tensor, size: Any, interpolation: int, padding: int, align: b
 
 @dataclass(frozen=True)
 class _Sampler:
-    """What each sample of a grid reads of positions [N, ..., C]."""
+    """What each sample of a grid reads of positions [N, ..., C], and the dtype that it computes in."""
 
     x: torch.Tensor
+    dtype: torch.dtype
     axes: list[list[_Tap]]
 
     def corners(self) -> Iterator[tuple[_Tap, ...]]:
@@ -91,7 +92,7 @@ class _Sampler:
         return row, inside
 
     def values(self, row: torch.Tensor) -> torch.Tensor:
-        return self.x.flatten(0, -2)[row]
+        return self.x.flatten(0, -2)[row].to(self.dtype)
 
 
 def _weight(factors: Sequence[Any], inside: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -110,7 +111,7 @@ def _sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: i
         _taps(grid[..., len(sizes) - 1 - a].to(wide), size, interpolation, padding, align)
         for a, size in enumerate(sizes)
     ]
-    return _Sampler(x.movedim(1, -1).to(wide), axes)
+    return _Sampler(x.movedim(1, -1), wide, axes)
 
 
 @decomposes(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
@@ -122,7 +123,7 @@ def grid_sampler(
     total = None
     for corner in sampler.corners():
         row, inside = sampler.rows(corner)
-        weight = _weight([tap.weight for tap in corner], inside, sampler.x.dtype)
+        weight = _weight([tap.weight for tap in corner], inside, sampler.dtype)
         part = sampler.values(row) * weight
         total = part if total is None else total + part
     assert total is not None
@@ -141,7 +142,7 @@ def grid_sampler_backward(
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """With respect to the positions and, where the mask says so, to the grid."""
     sampler = _sampler(x, grid, interpolation, padding, align_corners)
-    dy = grad.movedim(1, -1).to(sampler.x.dtype)
+    dy = grad.movedim(1, -1).to(sampler.dtype)
     along = [torch.zeros_like(grid[..., 0], dtype=dy.dtype) for _ in sampler.axes]
     rows, parts = [], []
     for corner in sampler.corners():
@@ -157,7 +158,11 @@ def grid_sampler_backward(
             along[axis] = along[axis] + read * _weight(factors, inside, dy.dtype)[..., 0]
     dx = None
     if mask[0]:
-        dx = torch.zeros_like(sampler.x).flatten(0, -2).index_add(0, torch.cat(rows), torch.cat(parts))
+        dx = (
+            torch.zeros_like(sampler.x, dtype=dy.dtype)
+            .flatten(0, -2)
+            .index_add(0, torch.cat(rows), torch.cat(parts))
+        )
         dx = dx.reshape(sampler.x.shape).movedim(-1, 1).to(x.dtype).contiguous()
     return dx, torch.stack(along[::-1], -1).to(grid.dtype) if mask[1] else None
 
@@ -303,12 +308,12 @@ def _repeating_backward(offset: float) -> Callable[..., torch.Tensor]:
 def _sum_of_repeats(grad: torch.Tensor, repeats: Sequence[int]) -> torch.Tensor:
     """Of so many neighbours along each axis after the second. A few slices are one expression."""
     if math.prod(repeats) <= _MOST_SLICES:
-        wide = grad.to(torch.promote_types(grad.dtype, torch.float32))
+        wide = torch.promote_types(grad.dtype, torch.float32)
         steps = (
             [slice(first, None, step) for first, step in zip(starts, repeats, strict=True)]
             for starts in product(*map(range, repeats))
         )
-        return functools.reduce(torch.add, (wide[(..., *step)] for step in steps)).to(grad.dtype)
+        return functools.reduce(torch.add, (grad[(..., *step)].to(wide) for step in steps)).to(grad.dtype)
     for axis in range(grad.ndim - 1, 1, -1):
         grad = grad.unflatten(axis, (-1, repeats[axis - 2])).sum(axis + 1)
     return grad

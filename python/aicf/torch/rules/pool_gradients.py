@@ -14,7 +14,9 @@ import numpy
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
+from ..decompositions.pools import SMALL_PLANE
 from .convolutions import per_axis
+from .pools import gathered_sums, wide, window_counts, window_spans
 from .table import rule
 
 __all__: list[str] = []
@@ -100,10 +102,6 @@ def _sum_of_windows(
     return c.cast(total)
 
 
-def _wide(c: Call, x: SymTensor) -> SymTensor:
-    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
-
-
 @rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def _max_pool_backward(
     c: Call,
@@ -139,7 +137,7 @@ def _max_pool_backward(
     def chosen(shifts: tuple[int, ...]) -> SymTensor:
         here = ops.eq(_shifted(places, axes, shifts), position)
         part = ops.select(here, _shifted(given, axes, shifts), c.number(0, given.dtype))
-        return part if windows_are_apart else _wide(c, part)
+        return part if windows_are_apart else wide(c, part)
 
     return _sum_of_windows(c, axes, chosen)
 
@@ -231,7 +229,7 @@ def _avg_pool_backward(
     windows = grad.shape[-len(axes) :]
     if not _are_few(axes) or any(len(axis.shifts) > 1 for axis in axes):
         raise Decompose("a product is shorter than a sum over windows that overlap, or sizes are symbolic")
-    share = _wide(c, grad)
+    share = wide(c, grad)
     counts = numpy.ones(())
     for axis, count in zip(axes, windows, strict=True):
         start = numpy.arange(count) * axis.stride - axis.padding
@@ -255,3 +253,34 @@ def _avg_pool_backward(
         return ops.select(c.graph.constant(holds), given, c.number(0, given.dtype))
 
     return _sum_of_windows(c, axes, part)
+
+
+@rule("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
+def _adaptive_backward(c: Call, grad: Any, x: Any) -> SymTensor:
+    """A position sums the shares of the windows over it, which it gathers axis by axis, the last one first:
+    whole rows move at the end."""
+    rank = int(c.node.target._opname[-len("2d_backward")])
+    axes = range(grad.ndim - rank, grad.ndim)
+    sizes = [(x.shape[axis], grad.shape[axis]) for axis in axes]
+    if not all(isinstance(n, int) and n for size in sizes for n in size):
+        raise Decompose("sizes are symbolic")
+    if math.prod(n for size in sizes for n in size) <= SMALL_PLANE:
+        raise Decompose("one product is short")
+    if any(_windows_over(*size).shape[1] > _MOST_WINDOWS for size in sizes):
+        raise Decompose("many windows are over one position")
+    spans = [(axis, window_spans(*size)) for axis, size in zip(axes, sizes, strict=True)]
+    count = window_counts(grad.ndim, spans)
+    total = wide(c, grad)
+    total = ops.div(total, c.cast(c.graph.constant(count), total.dtype))
+    for axis, (size, out) in reversed(list(zip(axes, sizes, strict=True))):
+        if size != out:
+            total = gathered_sums(c, total, axis, _windows_over(size, out))
+    return c.cast(total)
+
+
+def _windows_over(size: int, out: int) -> numpy.ndarray:
+    """Of each position the windows over it, -1 behind the last."""
+    spans = window_spans(size, out)
+    over = [[o for o, (start, end) in enumerate(spans) if start <= i < end] for i in range(size)]
+    most = max(map(len, over))
+    return numpy.array([o + [-1] * (most - len(o)) for o in over], dtype=numpy.int64)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +17,32 @@ from ..call import Call, Decompose
 from ..decompositions.pools import SMALL_PLANE
 from .convolutions import per_axis
 from .pads import padded
+from .shape import squeezed, take
 from .table import rule
 
-__all__: list[str] = []
+__all__ = ["gathered_sums", "wide", "window_counts", "window_spans"]
+
+_MOST_SLICES = 9  # of one region
+
+
+def wide(c: Call, x: SymTensor) -> SymTensor:
+    """In the dtype that sums are taken in."""
+    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
+
+
+def window_counts(rank: int, spans: Sequence[tuple[int, list[tuple[int, int]]]]) -> numpy.ndarray:
+    """Positions in each window of some axes, of shape 1 along the other ones."""
+    count = numpy.ones([1] * rank, dtype=numpy.float32)
+    for axis, windows in spans:
+        shape = [1] * rank
+        shape[axis] = len(windows)
+        count = count * numpy.array([end - start for start, end in windows], numpy.float32).reshape(shape)
+    return count
+
+
+def window_spans(size: int, out: int) -> list[tuple[int, int]]:
+    """Begin and end of each of `out` windows of an adaptive pool along one axis."""
+    return [(o * size // out, -(-(o + 1) * size // out)) for o in range(out)]
 
 
 def _with_batch(x: SymTensor, rank: int) -> SymTensor:
@@ -63,12 +88,74 @@ def _max_pool_indices(
 ) -> tuple[SymTensor, SymTensor]:
     """torch counts within one channel, we within the whole tensor."""
     rank = _rank_in_name(c)
+    if _asks_for_indices(c) and _are_few_inside(c, x, rank, kernel, stride, padding, dilation):
+        return _maxima_of_slices(c, x, rank, kernel, stride, dilation)
     attrs = _pool_attrs(kernel, stride, padding, rank, ceil_mode) | {"dilations": per_axis(dilation, rank)}
     batched = _with_batch(x, rank)
     plane = math.prod(batched.shape[2:])
     index = ops.mod(ops.max_pool_indices(batched, **attrs), c.number(plane, "i64"))
     values = ops.max_pool(batched, **attrs)
     return ops.reshape(values, shape=c.shape), ops.reshape(index, shape=c.shape)
+
+
+def _asks_for_indices(c: Call) -> bool:
+    """Whether something but the pool's gradient reads the indices: that finds maxima again."""
+    if c.trains:
+        return False
+    indices = [u for u in c.node.users if u.target is operator.getitem and u.args[1] == 1]
+    return any("max_pool" not in str(reader.target) for u in indices for reader in u.users)
+
+
+def _per_axis_windows(
+    rank: int, kernel: Any, stride: Any, dilation: Any
+) -> tuple[list[int], list[int], list[int]]:
+    kernel = per_axis(kernel, rank)
+    strides = per_axis(stride, rank) if not isinstance(stride, Sequence) or stride else kernel
+    return kernel, strides, per_axis(dilation, rank)
+
+
+def _are_few_inside(
+    c: Call, x: SymTensor, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> bool:
+    """Whether windows are short, and no padding or rest of the input is in one."""
+    kernel, strides, dilations = _per_axis_windows(rank, kernel, stride, dilation)
+    if math.prod(kernel) > _MOST_SLICES or any(per_axis(padding, rank)):
+        return False
+    ins, outs = x.shape[x.ndim - rank :], c.shape[x.ndim - rank :]
+    return all(isinstance(size, int) for size in (*ins, *outs)) and all(
+        (o - 1) * s + d * (k - 1) < n
+        for n, o, k, s, d in zip(ins, outs, kernel, strides, dilations, strict=True)
+    )
+
+
+def _maxima_of_slices(
+    c: Call, x: SymTensor, rank: int, kernel: Any, stride: Any, dilation: Any
+) -> tuple[SymTensor, SymTensor]:
+    """One region that reads every window once, a slice for each of its places: a NaN stays, of equals the
+    first."""
+    kernel, strides, dilations = _per_axis_windows(rank, kernel, stride, dilation)
+    first = x.ndim - rank
+    ins, outs = list(x.shape)[first:], list(c.shape)[first:]
+    steps = [math.prod(ins[a + 1 :]) for a in range(rank)]
+    best, chosen = None, c.number(0, "i32")
+    for at in itertools.product(*map(range, kernel)):
+        value, number = x, 0
+        for a in range(rank):
+            value = take(value, first + a, at[a] * dilations[a], outs[a], strides[a])
+            number += at[a] * dilations[a] * steps[a]
+        if best is None:
+            best = value
+            continue
+        wins = ops.bit_and(ops.eq(best, best), ops.bit_or(ops.ne(value, value), ops.gt(value, best)))
+        best = ops.select(wins, value, best)
+        chosen = ops.select(wins, c.number(number, "i32"), chosen)
+    for a in range(rank):
+        shape = [1] * x.ndim
+        shape[first + a] = outs[a]
+        starts = numpy.arange(outs[a], dtype=numpy.int32) * (strides[a] * steps[a])
+        chosen = ops.add(chosen, c.graph.constant(starts.reshape(shape).astype(numpy.int32)))
+    index = ops.broadcast_to(c.cast(chosen, "i64"), shape=c.shape)
+    return ops.reshape(best, shape=c.shape), index
 
 
 @rule("avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -118,7 +205,7 @@ def _adaptive_max(c: Call, x: Any, size: Any) -> tuple[SymTensor, SymTensor]:
         raise Decompose("adaptive pooling between symbolic sizes")
     places = c.number(0, "i64")
     for i in range(rank):
-        window = [_window_places(n, o) for n, o in zip(ins, outs, strict=True)][i]
+        window = _window_places(window_spans(ins[i], outs[i]))
         shape = [1] * (2 * rank)
         shape[i], shape[rank + i] = len(window), len(window[0])
         axis = c.graph.constant(numpy.array(window, dtype="int64").reshape(shape))
@@ -133,16 +220,24 @@ def _adaptive_max(c: Call, x: Any, size: Any) -> tuple[SymTensor, SymTensor]:
     return ops.reshape(values, shape=c.shape), ops.reshape(index, shape=c.shape)
 
 
-def _window_places(size: int, out: int) -> list[list[int]]:
-    spans = [(o * size // out, -(-(o + 1) * size // out)) for o in range(out)]
+def _window_places(spans: list[tuple[int, int]]) -> list[list[int]]:
+    """The positions in each window, the last one repeated up to the longest one's length."""
     longest = max(end - start for start, end in spans)
     return [[min(start + k, end - 1) for k in range(longest)] for start, end in spans]
 
 
+def _padded_places(spans: list[tuple[int, int]]) -> numpy.ndarray:
+    """The positions in each window, -1 behind those of shorter ones."""
+    longest = max(end - start for start, end in spans)
+    return numpy.array(
+        [[start + k if start + k < end else -1 for k in range(longest)] for start, end in spans]
+    )
+
+
 @rule(*(f"adaptive_avg_pool{n}d" for n in (1, 2, 3)), "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _adaptive(c: Call, x: Any, size: Any) -> SymTensor:
-    """Equal windows where the sizes divide; otherwise a product with the matrix of window means: of the whole
-    plane, or where that is large per axis."""
+    """Equal windows where the sizes divide. Others are a product with the matrix of window means of a small
+    plane; of a large one they are gathered, axis by axis, or if the graph trains a product for each axis."""
     rank = _rank_in_name(c)
     first = x.ndim - rank
     ins, outs = list(x.shape)[first:], list(c.shape)[first:]
@@ -152,15 +247,27 @@ def _adaptive(c: Call, x: Any, size: Any) -> SymTensor:
         flat = ops.reshape(x, shape=[*list(x.shape)[:first], math.prod(ins)])
         means = ops.matmul(flat, c.cast(c.graph.constant(plane), x.dtype))
         return ops.reshape(means, shape=c.shape)
+    gathers = fixed and not c.trains  # the gradient of a gather is a scatter
+    uneven = [
+        axis
+        for axis in range(first, x.ndim)
+        if gathers and c.shape[axis] != 1 and x.shape[axis] % c.shape[axis]
+    ]
+    spans = [(axis, window_spans(x.shape[axis], c.shape[axis])) for axis in uneven]
     for axis in range(first, x.ndim):
         out, in_size = c.shape[axis], x.shape[axis]
-        if out == in_size:
+        if axis in uneven or out == in_size:
             continue
+        x = wide(c, x) if uneven else x
         if out == 1:
             x = ops.reduce_mean(x, axes=[axis], keepdims=True)
         else:
             x = _window_means(c, x, axis, in_size, out)
-    return x
+    for axis, windows in spans:
+        x = gathered_sums(c, x, axis, _padded_places(windows))
+    if spans:
+        x = ops.div(x, c.cast(c.graph.constant(window_counts(x.ndim, spans)), x.dtype))
+    return c.cast(x)
 
 
 def _window_means(c: Call, x: SymTensor, axis: int, in_size: Any, out: Any) -> SymTensor:
@@ -175,14 +282,35 @@ def _window_means(c: Call, x: SymTensor, axis: int, in_size: Any, out: Any) -> S
     return product.swapaxes(axis, x.ndim - 1) if axis != x.ndim - 1 else product
 
 
+def gathered_sums(c: Call, x: SymTensor, axis: int, places: numpy.ndarray) -> SymTensor:
+    """Of the positions [sums, most] along one axis, behind the last of which stand -1, in f32 at least. A few
+    are slices of one region; they lie one behind the other."""
+    seen = ops.gather(x, c.graph.constant(numpy.maximum(places.T, 0)), axis=axis)
+    shape = [1] * x.ndim
+    shape[axis] = len(places)
+
+    def term(k: int) -> SymTensor:
+        part = wide(c, squeezed(take(seen, axis, k, 1), axis))
+        inside = places[:, k] >= 0
+        if inside.all():
+            return part
+        return ops.select(c.graph.constant(inside.reshape(shape)), part, c.number(0, part.dtype))
+
+    if places.shape[1] <= _MOST_SLICES:
+        return functools.reduce(ops.add, map(term, range(places.shape[1])))
+    seen = wide(c, seen)
+    shape.insert(axis, places.shape[1])
+    inside = c.graph.constant((places.T >= 0).reshape(shape))
+    return ops.reduce_sum(ops.select(inside, seen, c.number(0, seen.dtype)), axes=[axis])
+
+
 def _fixed_windows(c: Call, dtype: str, in_size: int, out: int) -> SymTensor:
     return c.cast(c.graph.constant(_window_weights(in_size, out)), dtype)
 
 
 def _window_weights(in_size: int, out: int) -> numpy.ndarray:
     weights = numpy.zeros((in_size, out))
-    for o in range(out):
-        start, end = o * in_size // out, -(-(o + 1) * in_size // out)
+    for o, (start, end) in enumerate(window_spans(in_size, out)):
         weights[start:end, o] = 1 / (end - start)
     return weights
 
