@@ -1,5 +1,6 @@
 // max_pool, max_pool_indices, avg_pool: one thread per output position and V neighbouring channels (V > 1 where channels
-// lie one behind the other). Windows are walked in row-major order of the kernel.
+// lie one behind the other), or per kAcross positions that neighbour along the last axis and in memory. Windows are walked
+// in row-major order of the kernel.
 #pragma once
 
 #include "conv/cuda/windows.cuh"
@@ -8,12 +9,16 @@
 namespace aicf {
 
 // `outputs` walks the result in the order of its memory and gives, per axis, the logical index as an offset of that axis'
-// own tensor: batch, channel, three spatial axes.
-template <class I, int R>
+// own tensor: batch, channel, three spatial axes. KY, KX: the kernel along the last two, by which loops unroll; 0: known
+// at launch.
+template <class I, int R, int KY, int KX>
 struct Pool {
   Walk<I, R, 5> outputs;
   WindowAxis<I> axis[3];
   I channels, x_batch, x_channel, out_batch, out_channel;
+
+  __device__ __forceinline__ I kernel_y() const { return KY > 0 ? KY : axis[1].kernel; }
+  __device__ __forceinline__ I kernel_x() const { return KX > 0 ? KX : axis[2].kernel; }
 };
 
 template <class I>
@@ -21,12 +26,13 @@ struct PoolPlace {
   I batch, channel, at[3], x, out;  // x, out: offsets of the plane and of the result
 };
 
-template <int V, class I, int R>
-__device__ __forceinline__ bool pool_place(const Pool<I, R>& p, PoolPlace<I>& place) {
+template <int V, int kAcross, class I, int R, int KY, int KX>
+__device__ __forceinline__ bool pool_place(const Pool<I, R, KY, KX>& p, PoolPlace<I>& place) {
   const I flat = flat_thread<I>();
   if (past(flat, p.outputs.count())) return false;
   I index[5] = {0, 0, 0, 0, 0};
   p.outputs.locate(flat, index);
+  index[4] *= kAcross;
   place.batch = index[0], place.channel = index[1] * V;
   place.x = place.batch * p.x_batch + place.channel * p.x_channel;
   place.out = place.batch * p.out_batch + place.channel * p.out_channel;
@@ -38,21 +44,43 @@ __device__ __forceinline__ bool pool_place(const Pool<I, R>& p, PoolPlace<I>& pl
   return true;
 }
 
-// Calls body(offset in x, z, y, x) for each position of the window that lies inside the input.
-template <class I, int R, class Body>
-__device__ __forceinline__ void for_each_tap(const Pool<I, R>& p, const PoolPlace<I>& place, Body body) {
-  const WindowAxis<I>&a = p.axis[0], &b = p.axis[1], &c = p.axis[2];
-  const I begin[3] = {a.begin(place.at[0]), b.begin(place.at[1]), c.begin(place.at[2])};
-  const I end[3] = {a.end(place.at[0]), b.end(place.at[1]), c.end(place.at[2])};
-  for (I kz = begin[0]; kz < end[0]; ++kz) {
-    const I z = a.position(place.at[0], kz);
-    for (I ky = begin[1]; ky < end[1]; ++ky) {
-      const I y = b.position(place.at[1], ky);
-      const I row = place.x + z * a.in_stride + y * b.in_stride;
+// The windows of a thread's places: the kernel positions that lie inside the input, along the last axis for each.
+template <int kAcross, class I>
+struct PoolSpan {
+  I begin[2], end[2], across_begin[kAcross], across_end[kAcross];
+
+  template <int R, int KY, int KX>
+  __device__ __forceinline__ PoolSpan(const Pool<I, R, KY, KX>& p, const PoolPlace<I>& place) {
+#pragma unroll
+    for (int a = 0; a < 2; ++a) begin[a] = p.axis[a].begin(place.at[a]), end[a] = p.axis[a].end(place.at[a]);
+#pragma unroll
+    for (int j = 0; j < kAcross; ++j) {
+      across_begin[j] = p.axis[2].begin(place.at[2] + j);
+      across_end[j] = p.axis[2].end(place.at[2] + j);
+    }
+  }
+  __device__ __forceinline__ bool has_taps(int j) const {
+    return begin[0] < end[0] && begin[1] < end[1] && across_begin[j] < across_end[j];
+  }
+};
+
+// Calls body(j, offset in x) for each position of each window that lies inside the input.
+template <int kAcross, class I, int R, int KY, int KX, class Body>
+__device__ __forceinline__ void for_each_tap(const Pool<I, R, KY, KX>& p, const PoolPlace<I>& place,
+                                             const PoolSpan<kAcross, I>& span, Body body) {
+  const WindowAxis<I>& last = p.axis[2];
+  for (I kz = span.begin[0]; kz < span.end[0]; ++kz) {
 #pragma unroll 4
-      for (I kx = begin[2]; kx < end[2]; ++kx) {
-        const I x = c.position(place.at[2], kx);
-        body(row + x * c.in_stride, z, y, x);
+    for (I ky = 0; ky < p.kernel_y(); ++ky) {
+      if (ky < span.begin[1] || ky >= span.end[1]) continue;
+      const I row = place.x + p.axis[0].position(place.at[0], kz) * p.axis[0].in_stride +
+                    p.axis[1].position(place.at[1], ky) * p.axis[1].in_stride;
+#pragma unroll 4
+      for (I kx = 0; kx < p.kernel_x(); ++kx) {
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j)
+          if (kx >= span.across_begin[j] && kx < span.across_end[j])
+            body(j, row + last.position(place.at[2] + j, kx) * last.in_stride);
       }
     }
   }
@@ -110,8 +138,8 @@ __device__ __forceinline__ void keep_larger(Pack<T, V>& best, const Pack<T, V>& 
 // Calls body(z, y, x) for each tap of the window, if one lies inside the input. Those outside are moved to the nearest
 // inside: an element that comes twice, or sooner, changes no maximum and no first one, and loops of a known length unroll
 // into loads that are all under way at once.
-template <class I, int R, class Body>
-__device__ __forceinline__ void for_each_moved_tap(const Pool<I, R>& p, const PoolPlace<I>& place, Body body) {
+template <class I, int R, int KY, int KX, class Body>
+__device__ __forceinline__ void for_each_moved_tap(const Pool<I, R, KY, KX>& p, const PoolPlace<I>& place, Body body) {
   I begin[3], end[3];
 #pragma unroll
   for (int a = 0; a < 3; ++a) {
@@ -123,33 +151,68 @@ __device__ __forceinline__ void for_each_moved_tap(const Pool<I, R>& p, const Po
   };
   for (I kz = 0; kz < p.axis[0].kernel; ++kz) {
 #pragma unroll 4
-    for (I ky = 0; ky < p.axis[1].kernel; ++ky) {
+    for (I ky = 0; ky < p.kernel_y(); ++ky) {
 #pragma unroll 4
-      for (I kx = 0; kx < p.axis[2].kernel; ++kx) body(inside(0, kz), inside(1, ky), inside(2, kx));
+      for (I kx = 0; kx < p.kernel_x(); ++kx) body(inside(0, kz), inside(1, ky), inside(2, kx));
     }
   }
 }
 
-template <int V, class T, class I, int R>
-__device__ __forceinline__ void max_pool(const Pool<I, R>& p, const T* x, T* out) {
-  PoolPlace<I> place;
-  if (!pool_place<V>(p, place)) return;
-  Pack<T, V> best;
+// The same for several windows: calls body(offset in x of each), also of those without a tap, which `span` tells.
+template <int kAcross, class I, int R, int KY, int KX, class Body>
+__device__ __forceinline__ void for_each_moved_tap(const Pool<I, R, KY, KX>& p, const PoolPlace<I>& place,
+                                                   const PoolSpan<kAcross, I>& span, Body body) {
+  if (span.begin[0] >= span.end[0] || span.begin[1] >= span.end[1]) return;
+  const auto moved = [](I tap, I begin, I end) { return max(begin, min(tap, end - 1)); };
+  for (I kz = 0; kz < p.axis[0].kernel; ++kz) {
+    const I z = p.axis[0].position(place.at[0], moved(kz, span.begin[0], span.end[0]));
+#pragma unroll 4
+    for (I ky = 0; ky < p.kernel_y(); ++ky) {
+      const I y = p.axis[1].position(place.at[1], moved(ky, span.begin[1], span.end[1]));
+      const I row = place.x + z * p.axis[0].in_stride + y * p.axis[1].in_stride;
+#pragma unroll 4
+      for (I kx = 0; kx < p.kernel_x(); ++kx) {
+        I at[kAcross];
 #pragma unroll
-  for (int v = 0; v < V; ++v) best.at[v] = lowest_of<T>();
-  for_each_moved_tap(p, place, [&](I z, I y, I c) {
-    const I at = place.x + z * p.axis[0].in_stride + y * p.axis[1].in_stride + c * p.axis[2].in_stride;
-    keep_larger(best, *reinterpret_cast<const Pack<T, V>*>(x + at));
+        for (int j = 0; j < kAcross; ++j)
+          at[j] = row + p.axis[2].position(place.at[2] + j, moved(kx, span.across_begin[j], span.across_end[j])) *
+                            p.axis[2].in_stride;
+        body(at);
+      }
+    }
+  }
+}
+
+template <int V, int kAcross, class T, class I, int R, int KY, int KX>
+__device__ __forceinline__ void max_pool(const Pool<I, R, KY, KX>& p, const T* x, T* out) {
+  static_assert(V == 1 || kAcross == 1, "channels or positions");
+  constexpr int N = V * kAcross;
+  PoolPlace<I> place;
+  if (!pool_place<V, kAcross>(p, place)) return;
+  const PoolSpan<kAcross, I> span(p, place);
+  Pack<T, N> best;
+#pragma unroll
+  for (int v = 0; v < N; ++v) best.at[v] = lowest_of<T>();
+  for_each_moved_tap(p, place, span, [&](const I(&at)[kAcross]) {
+    Pack<T, N> value = best;
+    if constexpr (kAcross == 1) {
+      if (span.has_taps(0)) value = *reinterpret_cast<const Pack<T, N>*>(x + at[0]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < kAcross; ++j)
+        if (span.has_taps(j)) value.at[j] = x[at[j]];
+    }
+    keep_larger(best, value);
   });
-  *reinterpret_cast<Pack<T, V>*>(out + place.out) = best;
+  *reinterpret_cast<Pack<T, N>*>(out + place.out) = best;
 }
 
 // Row-major numbers of the maxima in x; kColumnMajor: with the first spatial axis fastest inside a plane.
-template <bool kColumnMajor, class T, class I, int R>
-__device__ __forceinline__ void max_pool_indices(const Pool<I, R>& p, const T* x, int64_t* out) {
+template <bool kColumnMajor, class T, class I, int R, int KY, int KX>
+__device__ __forceinline__ void max_pool_indices(const Pool<I, R, KY, KX>& p, const T* x, int64_t* out) {
   using E = Element<T>;
   PoolPlace<I> place;
-  if (!pool_place<1>(p, place)) return;
+  if (!pool_place<1, 1>(p, place)) return;
   typename E::Value best = 0;
   I found = -1;  // within the plane
   for_each_moved_tap(p, place, [&](I z, I y, I c) {
@@ -166,29 +229,35 @@ __device__ __forceinline__ void max_pool_indices(const Pool<I, R>& p, const T* x
 }
 
 // Sums in the type that elements compute in. kPadded: divides by the positions inside the padded input.
-template <int V, bool kPadded, class T, class I, int R>
-__device__ __forceinline__ void avg_pool(const Pool<I, R>& p, const T* x, T* out) {
+template <int V, int kAcross, bool kPadded, class T, class I, int R, int KY, int KX>
+__device__ __forceinline__ void avg_pool(const Pool<I, R, KY, KX>& p, const T* x, T* out) {
   using E = Element<T>;
   using Value = typename E::Value;
+  static_assert(V == 1 || kAcross == 1, "channels or positions");
   PoolPlace<I> place;
-  if (!pool_place<V>(p, place)) return;
-  Value sum[V];
+  if (!pool_place<V, kAcross>(p, place)) return;
+  const PoolSpan<kAcross, I> span(p, place);
+  Value sum[V * kAcross];
 #pragma unroll
-  for (int v = 0; v < V; ++v) sum[v] = 0;
-  I count = 0;
-  for_each_tap(p, place, [&](I from, I, I, I) {
+  for (int v = 0; v < V * kAcross; ++v) sum[v] = 0;
+  for_each_tap(p, place, span, [&](int j, I from) {
     const Pack<T, V> value = *reinterpret_cast<const Pack<T, V>*>(x + from);
 #pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] += E::load(value.at[v]);
-    ++count;
+    for (int v = 0; v < V; ++v) sum[j * V + v] += E::load(value.at[v]);
   });
-  if (kPadded)
-    count = p.axis[0].padded_count(place.at[0]) * p.axis[1].padded_count(place.at[1]) *
-            p.axis[2].padded_count(place.at[2]);
-  Pack<T, V> result;
+  Pack<T, V * kAcross> result;
 #pragma unroll
-  for (int v = 0; v < V; ++v) result.at[v] = E::store(sum[v] / Value(count));
-  *reinterpret_cast<Pack<T, V>*>(out + place.out) = result;
+  for (int j = 0; j < kAcross; ++j) {
+    I count = 0;
+    if (kPadded)
+      count = p.axis[0].padded_count(place.at[0]) * p.axis[1].padded_count(place.at[1]) *
+              p.axis[2].padded_count(place.at[2] + j);
+    else if (span.has_taps(j))
+      count = (span.end[0] - span.begin[0]) * (span.end[1] - span.begin[1]) * (span.across_end[j] - span.across_begin[j]);
+#pragma unroll
+    for (int v = 0; v < V; ++v) result.at[j * V + v] = E::store(sum[j * V + v] / Value(count));
+  }
+  *reinterpret_cast<Pack<T, V * kAcross>*>(out + place.out) = result;
 }
 
 }  // namespace aicf

@@ -40,5 +40,41 @@ TEST(PoolCuda, Compiles) {
   compile_all(texts);
 }
 
+// Positions share the finding of their place, and the loads of all are under way at once.
+TEST(PoolCuda, AThreadTakesNeighboursOfALargeResult) {
+  RowTexts texts;
+  const auto across = [&](const std::string& row, DType dtype, int64_t planes, int64_t side,
+                          int64_t offset = 0) {
+    CudaProblem p;
+    p.params = {Dim(2), Dim(0), Dim(0)};
+    for (const int64_t number : {3, 2, 1, 1, 1}) p.params.insert(p.params.end(), 2, Dim(number));
+    const Dim out((side - 1) / 2 + 1), plane = out * out;
+    p.inputs = {{dtype,
+                 Dim(0),
+                 {Dim(planes), Dim(32), Dim(side), Dim(side)},
+                 {Dim(32 * side * side), Dim(side * side), Dim(side), Dim(1)}}};
+    p.outputs = {
+        {dtype, Dim(offset), {Dim(planes), Dim(32), out, out}, {plane * Dim(32), plane, out, Dim(1)}}};
+    const CudaCode code = texts.add(row, p, {});
+    const std::string name = "aicf::" + row + "<1, ";
+    EXPECT_NE(code.source.find(", 3, 3> p = "), std::string::npos) << code.source;
+    const int64_t found = std::stoll(code.source.substr(code.source.find(name) + name.size()));
+    const int64_t threads = planes * 32 * *plane.constant() / found;
+    EXPECT_EQ(code.launches[0].grid[0], Dim((threads + 255) / 256));
+    return found;
+  };
+  for (const std::string row : {"max_pool", "avg_pool"}) {
+    EXPECT_EQ(across(row, DType::f16, 256, 56), 4);
+    EXPECT_EQ(across(row, DType::f32, 256, 56), 4);
+    EXPECT_EQ(across(row, DType::f64, 256, 56), 2);
+    EXPECT_EQ(across(row, DType::f16, 8, 56), 1);  // the threads come first
+    EXPECT_EQ(across(row, DType::f16, 256, 59), 2);
+    EXPECT_EQ(across(row, DType::f16, 256, 57), 1);  // 29 in a row
+    EXPECT_EQ(across(row, DType::f16, 256, 56, 1), 1);
+  }
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 }  // namespace
 }  // namespace aicf
