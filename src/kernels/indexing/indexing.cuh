@@ -98,8 +98,14 @@ template <int kMode, class I>
 __device__ __forceinline__ I source_index(I i, I size) {
   if (i >= 0 && i < size) return i;
   if constexpr (kMode == kPadEdge) return i < 0 ? 0 : size - 1;
-  if constexpr (kMode == kPadWrap) return (i % size + size) % size;
+  // Most padding is no wider than x, and needs no division.
+  if constexpr (kMode == kPadWrap) {
+    const I near = i < 0 ? i + size : i - size;
+    return near >= 0 && near < size ? near : (i % size + size) % size;
+  }
   if constexpr (kMode == kPadReflect) {
+    const I near = i < 0 ? -i : 2 * (size - 1) - i;
+    if (near >= 0 && near < size) return near;
     if (size == 1) return 0;
     const I period = 2 * (size - 1), at = (i % period + period) % period;
     return at < size ? at : period - at;
