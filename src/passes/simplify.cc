@@ -206,8 +206,10 @@ std::optional<ValueId> slice_of_part(Graph& graph, ValueId joined, const Node& s
   }
   for (size_t i = 0; i < starts.size(); ++i)
     starts[i] = starts[i] - begin[i], limits[i] = limits[i] - begin[i];
-  const bool whole = starts == Shape(starts.size(), Dim(0)) && limits == graph.shape(part);
-  if (whole && steps == Ints(steps.size(), 1)) return part;
+  const auto all = [](const auto& list, const auto& value) {
+    return std::all_of(list.begin(), list.end(), [&](const auto& item) { return item == value; });
+  };
+  if (limits == graph.shape(part) && all(starts, Dim(0)) && all(steps, 1)) return part;
   return graph.add(Op::slice, {part}, {{"starts", starts}, {"limits", limits}, {"steps", steps}},
                    slice.origin);
 }

@@ -180,3 +180,18 @@ def test_sizes_of_a_range() -> None:
         x = torch.randn(batch, 3, height, width)
         for found, expected in zip(exe(x), _Every()(x), strict=True):
             _same(found, expected)
+
+
+@pytest.mark.parametrize("pads", [(1, 1, 1, 1), (2, 0, 1, 3), (0, 2)])
+def test_what_is_cropped_again_is_made_of_x(pads):
+    """The gradient of a pad crops what is made of its result: of the interior nothing else is made."""
+
+    def call(x):
+        y = F.pad(x, pads)
+        return y, F.pad(y.cos(), [-pad for pad in pads])
+
+    x = torch.randn(2, 3, 5, 7)
+    exe = aicf.compile(call, (x,))
+    assert exe.plan.kernels == 2, exe.explain()
+    for found, expected in zip(exe(x), call(x), strict=True):
+        _same(found, expected)

@@ -36,11 +36,11 @@ def padded(c: Call, x: SymTensor, pads: Sequence[Any], mode: str, value: Any = 0
 
 def _cropped(x: SymTensor, low: Sequence[Any], high: Sequence[Any]) -> SymTensor:
     """Without what negative pads name."""
-    for axis in range(x.ndim):
-        start, end = (-p if isinstance(p, int) and p < 0 else 0 for p in (low[axis], high[axis]))
-        if start or end:
-            x = take(x, axis, start, x.shape[axis] - start - end)
-    return x
+    starts, ends = ([-p if isinstance(p, int) and p < 0 else 0 for p in side] for side in (low, high))
+    if not any(starts) and not any(ends):
+        return x
+    limits = [size - end for size, end in zip(x.shape, ends, strict=True)]
+    return ops.slice(x, starts=starts, limits=limits, steps=[1] * x.ndim)
 
 
 @rule("constant_pad_nd")
