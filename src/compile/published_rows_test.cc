@@ -247,6 +247,8 @@ std::vector<Named> cuda_cases() {
       {"weight_gradient_mma", weight_gradient("bf16", 40, 72, 1), 4 * 9 * 8},
       {"weight_gradient_mma", weight_gradient("f16", 24, 36, 6), 4 * 9 * 8},
       {"weight_gradient_tf32", weight_gradient("f32", 24, 36, 1, kTf32), 4 * 9 * 8},
+      {"weight_gradient_tf32x3", weight_gradient("f32", 24, 36, 1), 4 * 9 * 8},
+      {"weight_gradient_tf32x3", weight_gradient("f32", 6, 8, 2), 4 * 9 * 8},
       {"weight_gradient_depthwise", weight_gradient("f32", 17, 17, 17), 4 * 9 * 8},
       {"weight_gradient_depthwise", weight_gradient("bf16", 32, 32, 32), 4 * 9 * 8},
       {"attention_simt", attention("f32", 65, 40), 65, Against::kLargest},

@@ -102,7 +102,7 @@ void add_attention(Texts& texts) {
 
 void add_weight_gradients(Texts& texts) {
   for (const auto& [m, n] :
-       std::vector<std::pair<int, int>>{{256, 128}, {128, 128}, {128, 64}, {64, 128}, {64, 64}})
+       std::vector<std::pair<int, int>>{{256, 128}, {128, 128}, {128, 64}, {128, 32}, {64, 128}, {64, 64}})
     for (const int parts : {1, 2, 29, 256}) texts.add(Way(WeightGradientWay{m, n, parts}));
   for (const int rows : {1, 12})
     for (const int maps : {8, 64}) {

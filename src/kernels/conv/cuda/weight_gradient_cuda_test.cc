@@ -123,6 +123,41 @@ TEST(WeightGradientCuda, InTf32Compiles) {
     EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
+// Three sums of a result stay in registers, in every tile.
+TEST(WeightGradientCuda, ByPartsCompiles) {
+  const std::vector<Case> cases = {
+      {.channels = 3, .maps = 17, .size = {33, 31}, .kernel = 7, .stride = 2, .pad = 3},
+      {.channels = 12, .maps = 24, .groups = 3, .last = false},
+      {.channels = 40, .maps = 512, .kernel = 1, .pad = 0},
+      {.images = 3141, .channels = 16, .maps = 16, .size = {256}, .kernel = 5, .pad = 2, .last = false}};
+  const CudaKernel& row = *find_cuda_kernel("weight_gradient_tf32x3");
+  std::vector<std::string> texts;
+  for (const Case& c : cases) {
+    CudaProblem p = problem_of(DType::f32, c);
+    const std::string chosen = code_of("weight_gradient_tf32x3", p).source;
+    const std::vector<KernelVariant> variants = cuda_variants(row, p);
+    p.way = variants.front().way;
+    EXPECT_EQ(code_of("weight_gradient_tf32x3", p).source, chosen);
+    texts.push_back(chosen);
+    p.way = variants.back().way;
+    texts.push_back(code_of("weight_gradient_tf32x3", p).source);
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
+// Few maps take narrow tiles, so that less of a product is padding.
+TEST(WeightGradientCuda, ByPartsFewMapsTakeNarrowTiles) {
+  const auto way = [](const Case& c) {
+    const CudaProblem p = problem_of(DType::f32, c);
+    return std::get<WeightGradientWay>(
+        cuda_variants(*find_cuda_kernel("weight_gradient_tf32x3"), p).front().way);
+  };
+  EXPECT_EQ(way({.images = 234, .channels = 16, .maps = 16, .size = {28, 28}}).block_n, 32);
+  EXPECT_EQ(way({.images = 118, .size = {14, 14}, .kernel = 1, .pad = 0}).block_n, 64);
+}
+
 TEST(WeightGradientCuda, CompilesWithSymbolicImages) {
   RandomWindows random(3);
   CudaProblem p = problem_of(DType::bf16, {});
@@ -250,7 +285,9 @@ TEST(WeightGradientCuda, EveryRowServesItsProblems) {
   EXPECT_EQ(names(DType::f16, 8, 1, 90), (Names{"weight_gradient_wgmma", "weight_gradient_mma"}));
   EXPECT_EQ(names(DType::bf16, 32, 4, 80), Names{"weight_gradient_mma"});
   EXPECT_EQ(names(DType::f16, 1000, 1, 80), Names{"weight_gradient_mma"});
-  EXPECT_EQ(names(DType::f32, 8, 1, 90), Names{});
+  EXPECT_EQ(names(DType::f32, 8, 1, 90), Names{"weight_gradient_tf32x3"});
+  EXPECT_EQ(names(DType::f32, 8, 1, 80), Names{});
+  EXPECT_EQ(names(DType::f32, 16, 16, 90), Names{"weight_gradient_depthwise"});
   EXPECT_EQ(names(DType::bf16, 16, 16, 90), (Names{"weight_gradient_depthwise", "weight_gradient_wgmma"}));
   EXPECT_EQ(names(DType::f32, 16, 16, 80), Names{"weight_gradient_depthwise"});
   EXPECT_EQ(names(DType::f64, 16, 16, 90), Names{});

@@ -2,11 +2,14 @@
 // weight_gradient_wgmma.cuh, rows (tap, channel of x), columns maps of dy, K the positions of dy in all
 // images. wgmma multiplies tf32 along K alone, and here neighbours in memory are channels and maps; mma.cuh
 // reads fragments of such tiles word by word and rounds them. A part of K is the sum of its products of 8
-// steps each in ascending order.
+// steps each in ascending order. Or f32 is multiplied by parts (tf32_parts.cuh): the sums of products of high parts of a
+// stage are added in f32, in ascending order, then those of the other products; a result that is not finite is computed
+// anew by multiply-adds.
 #pragma once
 
 #include "conv/cuda/weight_gradient.cuh"
 #include "matmul/cuda/mma.cuh"
+#include "matmul/cuda/tf32_parts.cuh"
 
 namespace aicf {
 
@@ -28,8 +31,9 @@ struct Tf32GradientOperands {
   }
 };
 
-// BM × BN results by warps of WM × WN. kInPlace: windows of one tap, whose positions of x are those of dy.
-template <class T, int BM, int BN, int WM, int WN, int kStages, bool kInPlace>
+// BM × BN results by warps of WM × WN. kInPlace: windows of one tap, whose positions of x are those of dy. kParts: three
+// products in tf32.
+template <class T, int BM, int BN, int WM, int WN, int kStages, bool kInPlace, bool kParts>
 struct WeightGradientTf32 {
   using Core = MmaMatmul<T, BM, BN, WM, WN, kStages, false, false, true, true, Split::kNone, 1>;
   static constexpr int kThreads = Core::kThreads, kDepth = Core::kDepth, kVector = Core::kVector;
@@ -112,6 +116,102 @@ struct WeightGradientTf32 {
     }
   };
 
+  // The results of a warp's lane.
+  using Sums = float[Core::kRowBlocks][Core::kQuadBlocks][4][4];
+  static constexpr int kSums = Core::kRowBlocks * Core::kQuadBlocks * 16;
+  static __device__ __forceinline__ float& sum_at(Sums& sums, int i) {
+    return sums[i / (Core::kQuadBlocks * 16)][i / 16 % Core::kQuadBlocks][i / 4 % 4][i % 4];
+  }
+  static __device__ __forceinline__ void add(Sums& to, Sums& from) {
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sum_at(to, i) += sum_at(from, i);
+  }
+
+  struct Fragment {
+    uint32_t high[4], low[4];
+    template <class Tile, bool kResultFirst>
+    __device__ __forceinline__ void load(uint32_t tile, int k, int other) {
+      Core::template load_words<Tile, kResultFirst>(low, tile, k, other);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t all = low[i];
+        high[i] = tf32_high(all);
+        low[i] = tf32_low(all, high[i]);
+      }
+    }
+  };
+  // Adds the products of a stage, those of two high parts to `high`, the others to `rest`.
+  static __device__ __forceinline__ void compute_parts(uint32_t stage, const typename Core::Warp& warp, Sums& high,
+                                                       Sums& rest) {
+    using Type = typename Core::Type;
+#pragma unroll
+    for (int k = 0; k < kDepth; k += Type::kStep) {
+      Fragment a[Core::kRowBlocks];
+      const int at = k + warp.lane % 4;
+#pragma unroll
+      for (int i = 0; i < Core::kRowBlocks; ++i)
+        a[i].template load<typename Core::XTile, true>(stage, at, warp.row + i * 16 + warp.lane / 4);
+#pragma unroll
+      for (int j = 0; j < Core::kQuadBlocks * 2; ++j) {
+        Fragment b;
+        b.template load<typename Core::YTile, false>(stage + Core::XTile::kBytes, at, warp.column + j * 16 + warp.lane / 4);
+        const auto multiply = [&](Sums& sums, bool high_a, const uint32_t (&y)[4]) {
+#pragma unroll
+          for (int i = 0; i < Core::kRowBlocks; ++i)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              Type::multiply(sums[i][j / 2][j % 2 * 2 + e], high_a ? a[i].high : a[i].low, y[e * 2], y[e * 2 + 1]);
+        };
+        multiply(rest, false, b.high);
+        multiply(high, true, b.high);
+        multiply(rest, true, b.low);
+      }
+    }
+  }
+
+  // By multiply-adds, over positions; those of x outside the image take part as zeros.
+  template <class O, class I>
+  static __device__ __forceinline__ float position_sum(const O& o, const T* x, const T* y, I row, I k_first, I k_end) {
+    const Tap<I> tap = tap_at(o, row);
+    float sum = 0;
+    for (I k = k_first; k < k_end && sum == sum; ++k) {  // no more is added to NaN
+      const Pixel<I> pixel = pixel_at(o, k);
+      I offset = pixel.image * o.x_batch + tap.channel;
+      bool inside = true;
+#pragma unroll
+      for (int a = 0; a < 3; ++a) {
+        const I at = pixel.at[a] * o.axis[a].stride + tap.at[a] * o.axis[a].dilation - o.axis[a].low;
+        inside = inside && at >= 0 && at < o.axis[a].in;
+        offset += at * o.axis[a].in_stride;
+      }
+      sum = __fmaf_rn(inside ? x[offset] : 0.0f, y[k * o.y_k], sum);
+    }
+    return sum;
+  }
+  // The results of a part that are not finite. `y`: of the first column.
+  template <class O, class I>
+  static __device__ __forceinline__ void compute_anew(const O& o, const T* x, const T* y, I first_row, int first_column,
+                                                      I columns, I k_first, I k_end, Sums& sums) {
+    float zero = 0;  // as has_non_finite
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) zero = __fmaf_rn(sum_at(sums, i), 0.0f, zero);
+    if (zero == 0) return;
+#pragma unroll 1
+    for (int i = 0; i < kSums; ++i) {
+      const I row = first_row + i / (Core::kQuadBlocks * 16) * 16 + i / 2 % 2 * 8;
+      const int column = first_column + i / 4 % (Core::kQuadBlocks * 4) * 8 + i % 2;
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kSums; ++j)
+        if (j == i) sum = sum_at(sums, j);
+      if (fabsf(sum) < __int_as_float(0x7f800000) || row >= o.rows() || column >= columns) continue;
+      sum = position_sum(o, x, y + column, row, k_first, k_end);
+#pragma unroll
+      for (int j = 0; j < kSums; ++j)
+        if (j == i) sum_at(sums, j) = sum;
+    }
+  }
+
   // Grid: x: part `blockIdx.x % parts` of tile `blockIdx.x / parts`, a part being `part_depth` of K; y:
   // group. `results`: the parts, with rows, groups and parts so far apart.
   template <class O>
@@ -146,7 +246,7 @@ struct WeightGradientTf32 {
       }
       commit_copies();
     };
-    float acc[Core::kRowBlocks][Core::kQuadBlocks][4][4] = {};
+    Sums acc = {}, rest = {};  // by parts: of high parts, and of the other products
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       find(step);
@@ -159,11 +259,22 @@ struct WeightGradientTf32 {
       __syncthreads();
       load(step + kStages - 1);
       find(step + kStages);
-      Core::compute_stage(memory + step % kStages * Core::kStageBytes, warp, acc);
+      const uint32_t stage = memory + step % kStages * Core::kStageBytes;
+      if constexpr (kParts) {
+        Sums high = {};
+        compute_parts(stage, warp, high, rest);
+        add(acc, high);
+      } else {
+        Core::compute_stage(stage, warp, acc);
+      }
     }
     wait_for_copies<0>();
     const I first_row = row + warp.row + warp.lane / 4,
             first_column = column + warp.column + warp.lane % 4 * 2;
+    if constexpr (kParts) {
+      add(acc, rest);
+      compute_anew(o, x, y, first_row, int(first_column - column), I(o.maps - column), k_first, k_end, acc);
+    }
     float* to = results + part * part_distance + group * group_distance;
 #pragma unroll
     for (int i = 0; i < Core::kRowBlocks; ++i)

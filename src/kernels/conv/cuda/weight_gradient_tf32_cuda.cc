@@ -1,5 +1,6 @@
-// The row of weight gradients of f32 in tf32.
+// The rows of weight gradients of f32 in tf32, and by parts as three products in tf32.
 #include <algorithm>
+#include <span>
 
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
@@ -21,6 +22,15 @@ struct Tf32GradientTile {
 };
 constexpr Tf32GradientTile kTf32GradientTiles[] = {
     {128, 128, 64, 64, 3, 2}, {128, 64, 32, 64, 4, 2}, {64, 64, 32, 32, 4, 3}};
+// By parts a result has three sums.
+constexpr Tf32GradientTile kTf32x3GradientTiles[] = {{64, 64, 32, 32, 4, 2}, {128, 32, 32, 32, 4, 2}};
+
+// Of f32 for which no tf32 is asked.
+bool sums_by_parts(const CudaProblem& problem) { return !asks_tf32(problem.params); }
+std::span<const Tf32GradientTile> tf32_gradient_tiles(const CudaProblem& problem) {
+  return sums_by_parts(problem) ? std::span<const Tf32GradientTile>(kTf32x3GradientTiles)
+                                : kTf32GradientTiles;
+}
 
 // An operand with its channels as neighbours, or its copy so.
 WeightGradientOperand across_operand(const CudaWindow& w, int64_t groups, int64_t channels,
@@ -51,19 +61,22 @@ Tf32GradientPlan across_operands(const CudaProblem& problem, const WeightGradien
   return plan;
 }
 
-int64_t tf32_gradient_tiles(const Tf32GradientTile& tile, const WeightGradientProblem& w,
-                            const Tf32GradientPlan& plan) {
+int64_t tiles_of_results(const Tf32GradientTile& tile, const WeightGradientProblem& w,
+                         const Tf32GradientPlan& plan) {
   return ceil_div(w.taps * plan.x.channels, int64_t{tile.m}) * ceil_div(plan.y.channels, int64_t{tile.n});
 }
 
 // Cycles of a multiprocessor: of its blocks' products; then the parts are written, read and added. The
 // constants are estimates that no measurement has fitted yet.
-double tf32_gradient_cycles(const CudaMachine& machine, const Tf32GradientTile& tile, int64_t tiles,
+double tf32_gradient_cycles(const CudaProblem& problem, const Tf32GradientTile& tile, int64_t tiles,
                             int64_t steps, int64_t parts, double part_bytes) {
-  constexpr double kProducts = 350, kLeastStep = 500, kStart = 3000, kSumBytes = 1500;
+  constexpr double kStart = 3000, kSumBytes = 1500;
+  const bool by_parts = sums_by_parts(problem);
+  const double products = by_parts ? 170 : 350, least_step = by_parts ? 1000 : 500;
+  const CudaMachine& machine = problem.machine;
   const int64_t blocks = tiles * parts, at_a_time = machine.multiprocessors * tile.occupancy;
   const auto step = [&](int64_t occupancy) {
-    return std::max(static_cast<double>(occupancy) * tile.m * tile.n * kTf32Step / kProducts, kLeastStep);
+    return std::max(static_cast<double>(occupancy) * tile.m * tile.n * kTf32Step / products, least_step);
   };
   const int64_t full = blocks / at_a_time, rest = ceil_div(blocks % at_a_time, machine.multiprocessors);
   const double waves = static_cast<double>(full) * step(tile.occupancy) + (rest > 0 ? step(rest) : 0.0);
@@ -78,18 +91,19 @@ std::vector<KernelVariant> tf32_gradient_ways(const CudaProblem& problem, const 
                 steps = std::max<int64_t>(ceil_div(depth, kTf32Step), 1),
                 most = std::clamp<int64_t>(steps / kFewestSteps, 1, kMostParts);
   const auto part_bytes = static_cast<double>(w.taps * plan.x.channels * plan.y.channels * w.groups * 4);
-  return weight_gradient_ways(kTf32GradientTiles, most, [&](const Tf32GradientTile& tile, int64_t parts) {
-    return tf32_gradient_cycles(problem.machine, tile, tf32_gradient_tiles(tile, w, plan) * w.groups, steps,
-                                parts, part_bytes);
-  });
+  return weight_gradient_ways(
+      tf32_gradient_tiles(problem), most, [&](const Tf32GradientTile& tile, int64_t parts) {
+        return tf32_gradient_cycles(problem, tile, tiles_of_results(tile, w, plan) * w.groups, steps, parts,
+                                    part_bytes);
+      });
 }
 
 Tf32GradientPlan tf32_gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
   Tf32GradientPlan plan = across_operands(problem, w);
   const auto way =
       asked_way<WeightGradientWay>(problem, [&] { return tf32_gradient_ways(problem, w, plan); });
-  plan.tile = weight_gradient_tile(kTf32GradientTiles, way);
-  plan.tiles = tf32_gradient_tiles(plan.tile, w, plan);
+  plan.tile = weight_gradient_tile(tf32_gradient_tiles(problem), way);
+  plan.tiles = tiles_of_results(plan.tile, w, plan);
   plan.parts = weight_gradient_parts(w, way.parts, 1, plan.x.channels, plan.y.channels);
   plan.part_depth = part_depth(problem, w, way.parts, kTf32Step);
   return plan;
@@ -143,13 +157,14 @@ class Tf32GradientWriter {
         number(Dim(plan_.y.channels)) + number(plan_.x.batch) + number(plan_.x.group) +
         number(plan_.y.group) + number(plan_.x.k) + number(plan_.y.k) +
         "};\n  aicf::WeightGradientTf32<float, " + comma(tile.m) + comma(tile.n) + comma(tile.warp_m) +
-        comma(tile.warp_n) + comma(tile.stages) + flag(plan_.in_place) + ">::run(o" +
-        number(Dim(plan_.parts.count)) + number(plan_.part_depth) +
-        ", reinterpret_cast<float*>(static_cast<char*>(workspace) + " + params.expr(parts_at) + ")" +
-        number(Dim(plan_.parts.row)) + number(Dim(plan_.parts.group)) + number(Dim(plan_.parts.part)) +
-        ");\n";
+        comma(tile.warp_n) + comma(tile.stages) + flag(plan_.in_place) + ", " +
+        flag(sums_by_parts(problem_)) + ">::run(o" + number(Dim(plan_.parts.count)) +
+        number(plan_.part_depth) + ", reinterpret_cast<float*>(static_cast<char*>(workspace) + " +
+        params.expr(parts_at) + ")" + number(Dim(plan_.parts.row)) + number(Dim(plan_.parts.group)) +
+        number(Dim(plan_.parts.part)) + ");\n";
     CudaLaunch launch =
-        flat_launch("weight_gradient_tf32_f32_" + std::to_string(tile.m) + "x" + std::to_string(tile.n),
+        flat_launch((sums_by_parts(problem_) ? "weight_gradient_tf32x3_" : "weight_gradient_tf32_f32_") +
+                        std::to_string(tile.m) + "x" + std::to_string(tile.n),
                     Dim(plan_.tiles * plan_.parts.count), tile.threads(), params);
     launch.grid[1] = Dim(w_.groups);
     launch.shared_bytes = tile.shared_bytes();
@@ -165,6 +180,12 @@ class Tf32GradientWriter {
 
 bool can_run_weight_gradient_tf32(const Problem& problem) {
   return has_known_products(problem) && asks_tf32(problem.params);
+}
+
+// Those of depthwise convolutions have a row of their own.
+bool can_run_weight_gradient_tf32x3(const Problem& problem) {
+  return has_known_products(problem) && problem.inputs[0].dtype == DType::f32 && !asks_tf32(problem.params) &&
+         (problem.outputs[0].sizes[1] != Dim(1) || problem.inputs[0].sizes[1] == Dim(1));
 }
 
 CudaCode generate_weight_gradient_tf32(const CudaProblem& problem) {

@@ -5,9 +5,9 @@
 namespace aicf {
 
 std::string_view fault_of(const WeightGradientWay& way) {
-  const bool wide = way.block_m == 256 && way.block_n == 128,
+  const bool wide = way.block_m == 256 && way.block_n == 128, few = way.block_m == 128 && way.block_n == 32,
              narrow = (way.block_m == 64 || way.block_m == 128) && (way.block_n == 64 || way.block_n == 128);
-  if (!wide && !narrow) return "tiles are 256x128, or 128 or 64 each way";
+  if (!wide && !few && !narrow) return "tiles are 256x128, 128x32, or 128 or 64 each way";
   return way.parts < 1 ? "a sum of no parts" : "";
 }
 
