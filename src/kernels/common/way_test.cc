@@ -104,6 +104,8 @@ void add_weight_gradients(Texts& texts) {
   for (const auto& [m, n] :
        std::vector<std::pair<int, int>>{{256, 128}, {128, 128}, {128, 64}, {128, 32}, {64, 128}, {64, 64}})
     for (const int parts : {1, 2, 29, 256}) texts.add(Way(WeightGradientWay{m, n, parts}));
+  for (const auto& [m, n] : std::vector<std::pair<int, int>>{{576, 64}, {192, 128}, {128, 256}})
+    for (const int rows : {2, 14, 32}) texts.add(Way(WeightGradientWay{m, n, 11, rows}));
   for (const int rows : {1, 12})
     for (const int maps : {8, 64}) {
       texts.add(Way(WindowWay{rows, 28, 24, maps, 33}));
@@ -214,6 +216,9 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kSimt, .row_lanes = 16}).empty());
   EXPECT_FALSE(fault_of(WeightGradientWay{256, 64, 1}).empty());
   EXPECT_FALSE(fault_of(WeightGradientWay{128, 128, 0}).empty());
+  EXPECT_FALSE(fault_of(WeightGradientWay{192, 128, 0, 8}).empty());
+  EXPECT_FALSE(fault_of(WeightGradientWay{192, 128, 1, 7}).empty());
+  EXPECT_FALSE(fault_of(WeightGradientWay{200, 128, 1, 8}).empty());
 }
 
 // What records, callers and files of measurements hold from before.

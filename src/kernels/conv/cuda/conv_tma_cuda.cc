@@ -198,6 +198,13 @@ std::vector<int32_t> weight_axes(const CudaWindow& w, const CudaWindowAxes& axes
   return list;
 }
 
+bool maps_channels_last(const CudaWindow& window, const SymbolRanges* ranges) {
+  if (!(window.strides[1] == Dim(1)) || !is_multiple(window.offset, tma_vector(window))) return false;
+  for (size_t axis = 0; axis < window.sizes.size(); ++axis)
+    if (axis != 1 && !maps_axis(window, axis, ranges)) return false;
+  return true;
+}
+
 bool copies_boxes(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedY))) return false;
@@ -214,10 +221,8 @@ bool copies_boxes(const CudaProblem& problem, const CudaWindowAxes& axes) {
   if (images.lo < 1 || images.hi > kMostRows / constant(axes[kW].out) / constant(axes[kH].out) ||
       images.hi * constant(axes[kW].out) * constant(axes[kH].out) <= kFewPixels)
     return false;
-  if (!(x.strides[1] == Dim(1)) || !(w.strides[1] == Dim(1))) return false;
-  if (!is_multiple(x.offset, tma_vector(x)) || !is_multiple(w.offset, tma_vector(w))) return false;
-  for (size_t axis = 0; axis < x.sizes.size(); ++axis)
-    if (axis != 1 && !maps_axis(x, axis, problem.ranges)) return false;
+  if (!maps_channels_last(x, problem.ranges)) return false;
+  if (!(w.strides[1] == Dim(1)) || !is_multiple(w.offset, tma_vector(w))) return false;
   for (const int32_t axis : weight_axes(w, axes))
     if (axis != 1 && !maps_axis(w, static_cast<size_t>(axis), problem.ranges)) return false;
   return true;

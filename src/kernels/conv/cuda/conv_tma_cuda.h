@@ -9,6 +9,8 @@ namespace aicf {
 // Whether it can read boxes of positions: channels last in x and in the weights, one group, one or two
 // spatial axes of constant sizes; in tf32 weights that lie rounded.
 bool copies_boxes(const CudaProblem& problem, const CudaWindowAxes& axes);
+// Whether channels are neighbours and a tensor map can have every other axis.
+bool maps_channels_last(const CudaWindow& window, const SymbolRanges* ranges);
 // Channels in 128 bytes.
 int64_t stage_channels(const CudaWindow& window);
 // The weights' axes from the inside, but for windows of one tap, whose strides say nothing.

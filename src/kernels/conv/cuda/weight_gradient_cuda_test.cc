@@ -6,6 +6,7 @@
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/testing/cuda_texts.h"
+#include "kernels/testing/layout_text.h"
 
 namespace aicf {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using cuda_testing::channels_last;
 using cuda_testing::dense;
 using cuda_testing::expect_compiles;
+using cuda_testing::LayoutText;
 using cuda_testing::RandomWindows;
 
 struct Case {
@@ -215,6 +217,104 @@ TEST(WeightGradientCuda, CopiesWhatCannotBeRead) {
   EXPECT_EQ(copies({.channels = 60}), Names{"pack_x"});
   EXPECT_EQ(copies({.maps = 60}), Names{"pack_dy"});
   EXPECT_EQ(copies({.channels = 48, .maps = 24, .groups = 6}), Names{});
+}
+
+std::vector<Case> halo_gradient_cases() {
+  return {{.images = 64, .channels = 256, .maps = 256, .size = {56, 56}},
+          {.images = 32, .size = {56, 56}},
+          {.images = 8, .channels = 512, .maps = 512, .size = {7, 7}},
+          {.images = 32, .channels = 128, .maps = 128, .size = {56, 56}, .stride = 2},
+          {.channels = 72, .maps = 104, .size = {29, 31}, .kernel = 5, .pad = 2},
+          {.channels = 24, .maps = 40, .size = {30, 21}, .pad = 2, .dilation = 2},
+          {.channels = 64, .maps = 256, .size = {32, 32}, .kernel = 2, .stride = 2, .pad = 0},
+          {.channels = 64, .maps = 64, .size = {28, 28}, .kernel = 7, .pad = 3}};
+}
+std::vector<KernelVariant> halo_gradient_variants(const CudaProblem& p) {
+  std::vector<KernelVariant> list;
+  for (const KernelVariant& variant : cuda_variants(*find_cuda_kernel("weight_gradient_wgmma"), p))
+    if (std::get<WeightGradientWay>(variant.way).halo_rows > 0) list.push_back(variant);
+  return list;
+}
+
+// In every way what the host counts is what the device lays out, and every tap's last position lies in its
+// box.
+TEST(WeightGradientCuda, HaloLayoutsAgree) {
+  std::vector<std::string> texts;
+  for (const Case& c : halo_gradient_cases()) {
+    CudaProblem p = problem_of(DType::bf16, c);
+    const std::vector<KernelVariant> variants = halo_gradient_variants(p);
+    ASSERT_FALSE(variants.empty());
+    for (const KernelVariant& variant : variants) {
+      p.way = variant.way;
+      const auto way = std::get<WeightGradientWay>(variant.way);
+      const CudaCode code = code_of("weight_gradient_wgmma", p);
+      const CudaLaunch& launch = code.launches.at(0);
+      EXPECT_LE(launch.shared_bytes, 227 * 1024);
+      const size_t type = code.source.find("aicf::WeightGradientHalo<");
+      LayoutText text(code.source);
+      text.use("Kernel", code.source.substr(type, code.source.find("::run", type) - type));
+      text.equal("Kernel::kBytes", launch.shared_bytes);
+      text.equal("Kernel::kThreads", launch.block);
+      text.equal("Kernel::kTaps", way.block_m / 64);
+      const std::vector<int32_t>&x = launch.tensor_maps.at(0).box, &dy = launch.tensor_maps.at(1).box;
+      text.equal("Kernel::Box::kWidth", x[1]);
+      text.equal("Kernel::Box::kPositions", x[1] * x[2]);
+      text.equal("Kernel::kPanel", dy[0] * dy[1] * dy[2] * 2);
+      // From the last tap's first position the rows of eight of a box.
+      const int64_t columns = c.kernel - 1, rows = way.block_m / 64 / c.kernel - 1;
+      const int64_t last = rows * c.dilation / c.stride * x[1] + columns * c.dilation / c.stride +
+                           (way.halo_rows - 1) * x[1] + 7;
+      EXPECT_LT(last, x[1] * x[2]);
+      const int64_t phase =
+          rows * c.dilation % c.stride * std::min(c.stride, c.kernel) + columns * c.dilation % c.stride;
+      text.equal("(int(Kernel::Box::tap_offset(" + std::to_string(rows) + ", " + std::to_string(columns) +
+                     ")) - " + std::to_string(phase) + " * Kernel::Box::kPhaseBytes) / 128 + " +
+                     std::to_string(way.halo_rows - 1) + " * Kernel::Box::kDown + 7",
+                 last);
+      EXPECT_EQ(launch.tensor_maps[0].steps,
+                (std::vector<int32_t>{1, int32_t(c.stride), int32_t(c.stride), 1}));
+      texts.push_back(text.text());
+    }
+  }
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
+}
+
+TEST(WeightGradientCuda, HaloSumsStayInRegisters) {
+  std::vector<std::string> texts;
+  for (const Case& c : halo_gradient_cases()) {
+    CudaProblem p = problem_of(texts.size() % 2 == 0 ? DType::f16 : DType::bf16, c);
+    const std::vector<KernelVariant> variants = halo_gradient_variants(p);
+    for (const size_t i : {size_t{0}, variants.size() - 1}) {
+      p.way = variants[i].way;
+      const CudaCode code = code_of("weight_gradient_wgmma", p);
+      EXPECT_EQ(code, code_of("weight_gradient_wgmma", p));
+      texts.push_back(code.source);
+    }
+  }
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
+// Where windows overlap and the copy engine can read both operands.
+TEST(WeightGradientCuda, HalosNeedWindowsAndChannelsLast) {
+  const auto has_halo = [](const Case& c) {
+    return !halo_gradient_variants(problem_of(DType::f16, c)).empty();
+  };
+  EXPECT_TRUE(has_halo({}));
+  EXPECT_FALSE(has_halo({.last = false}));
+  EXPECT_FALSE(has_halo({.kernel = 1, .pad = 0}));
+  EXPECT_FALSE(has_halo({.channels = 60}));
+  EXPECT_FALSE(has_halo({.maps = 60}));
+  EXPECT_FALSE(has_halo({.channels = 64, .maps = 64, .groups = 2}));
+  CudaProblem p = problem_of(DType::f16, {});
+  const SymbolRanges ranges = {{"n", {0, 64}}}, some = {{"n", {1, 64}}};
+  for (CudaWindow& window : p.inputs) window.sizes[0] = Dim::symbol("n");
+  p.ranges = &ranges;
+  EXPECT_TRUE(halo_gradient_variants(p).empty());  // no tensor map of none
+  p.ranges = &some;
+  EXPECT_FALSE(halo_gradient_variants(p).empty());
 }
 
 TEST(WeightGradientCuda, EveryVariantIsAnotherKernelAndTheFirstIsTheChoice) {

@@ -5,6 +5,7 @@
 #include "kernels/common/cuda_machine.h"
 #include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
+#include "kernels/conv/cuda/weight_gradient_halo_cuda.h"
 #include "kernels/conv/cuda/weight_gradient_problem.h"
 #include "kernels/matmul/cuda/wgmma_text.h"
 
@@ -151,19 +152,24 @@ GradientPlan gradient_operands(const CudaProblem& problem, const WeightGradientP
   return plan;
 }
 
-std::vector<KernelVariant> gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w,
-                                         const GradientPlan& plan) {
+// Tap by tap, and with boxes that come with their halo.
+std::vector<KernelVariant> gradient_ways(const CudaProblem& problem, const WeightGradientProblem& w) {
   constexpr int64_t kMostParts = 256, kFewestSteps = 4;
-  const GradientWork work = gradient_work(problem, w, plan);
+  const GradientWork work = gradient_work(problem, w, gradient_operands(problem, w));
   const int64_t most = std::clamp<int64_t>(work.steps / kFewestSteps, 1, kMostParts);
-  return weight_gradient_ways(kGradientTiles, most, [&](const GradientTile& tile, int64_t parts) {
-    return gradient_cycles(tile, work, parts);
-  });
+  std::vector<KernelVariant> ways = weight_gradient_ways(
+      kGradientTiles, most,
+      [&](const GradientTile& tile, int64_t parts) { return gradient_cycles(tile, work, parts); });
+  for (const WeightGradientHaloPlan& plan : weight_gradient_halo_plans(problem, w))
+    ways.push_back({halo_gradient_way(w, plan), plan.cycles / kCyclesPerMicrosecond});
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const auto& a, const auto& b) { return a.microseconds < b.microseconds; });
+  return ways;
 }
 
-GradientPlan gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w) {
+GradientPlan gradient_plan(const CudaProblem& problem, const WeightGradientProblem& w,
+                           const WeightGradientWay& way) {
   GradientPlan plan = gradient_operands(problem, w);
-  const auto way = asked_way<WeightGradientWay>(problem, [&] { return gradient_ways(problem, w, plan); });
   plan.tile = weight_gradient_tile(kGradientTiles, way);
   plan.tiles = ceil_div(w.taps * plan.x.channels, int64_t{plan.tile.m}) *
                ceil_div(plan.y.channels, int64_t{plan.tile.n});
@@ -261,13 +267,18 @@ bool can_run_weight_gradient_wgmma(const Problem& problem) {
 
 CudaCode generate_weight_gradient_wgmma(const CudaProblem& problem) {
   const WeightGradientProblem w = weight_gradient_problem(problem);
-  const GradientPlan plan = gradient_plan(problem, w);
+  const auto way = asked_way<WeightGradientWay>(problem, [&] { return gradient_ways(problem, w); });
+  if (way.halo_rows > 0) {
+    for (const WeightGradientHaloPlan& plan : weight_gradient_halo_plans(problem, w))
+      if (halo_gradient_way(w, plan) == way) return weight_gradient_halo_code(problem, w, plan);
+    AICF_CHECK(false, "a weight gradient that cannot run so: " + to_string(way));
+  }
+  const GradientPlan plan = gradient_plan(problem, w, way);
   return GradientWriter(problem, w, plan).write();
 }
 
 std::vector<KernelVariant> weight_gradient_variants(const CudaProblem& problem) {
-  const WeightGradientProblem w = weight_gradient_problem(problem);
-  return gradient_ways(problem, w, gradient_operands(problem, w));
+  return gradient_ways(problem, weight_gradient_problem(problem));
 }
 
 }  // namespace aicf
