@@ -13,6 +13,9 @@ constexpr int64_t kReductionBytes = 32 * 8;  // of shared memory: a value per wa
 constexpr int64_t kMaxBlockRow = 32768;  // elements: longer rows take several blocks, if blocks form clusters
 constexpr int64_t kMaxClusterRow = 8 * 512 * 64;
 constexpr int64_t kEarlyBytes = 4 * 32;  // of a thread's registers for constants read ahead
+constexpr int64_t kBytesInFlight = 64;   // of a thread's loads, which keep the memory busy
+constexpr int64_t kRunBytes = 64;        // of a row that neighbouring threads load at once: whole sectors
+constexpr int kMostRowsAtOnce = 4;
 
 }  // namespace
 
@@ -101,7 +104,7 @@ void RowsWriter::choose_group(int64_t vectors, int64_t rows) {
       if (items > most || used < best + 0.15) continue;
       best = used, group_ = group, items_ = static_cast<int>(items);
     }
-    threads_ = std::max(group_, rows * group_ < problem_.machine.multiprocessors * 128 * 2 ? 64 : 128);
+    choose_rows_at_once(vectors, rows);
   } else {
     kept_ = vectors * vector_ <= int64_t{1024} * kMaxKept;
     int64_t items = 2;
@@ -112,6 +115,40 @@ void RowsWriter::choose_group(int64_t vectors, int64_t rows) {
     threads_ = group_;
   }
   whole_ = kept_ && length_.constant().value_or(0) > 0 && !tail_ && vectors == int64_t{items_} * group_;
+}
+
+int64_t RowsWriter::row_bytes() const {
+  int64_t bytes = 0;
+  for (size_t view = 0; view < input_count(); ++view)
+    if (!one_element(view, axis())) bytes += view_bytes(view);
+  return bytes;
+}
+
+void RowsWriter::choose_rows_at_once(int64_t vectors, int64_t rows) {
+  const int64_t filling = 2048 * problem_.machine.multiprocessors;
+  const auto used = [&](int group) {
+    return static_cast<double>(vectors) / static_cast<double>((vectors + group - 1) / group * group);
+  };
+  int narrowest = 16;
+  for (size_t view = 0; view < input_count(); ++view)
+    if (!one_element(view, axis())) narrowest = std::min(narrowest, dtype_bytes(space_.views[view].dtype));
+  const double least = used(group_) - 0.15;
+  for (int group = group_ / 2; group * vector_ * narrowest >= kRunBytes; group /= 2) {
+    const int group_before = group_, items_before = items_;
+    group_ = group, items_ = static_cast<int>((vectors + group - 1) / group);
+    if (row_bytes() <= kBytesInFlight && items_ * vector_ <= kMaxKept && used(group) >= least &&
+        rows * group >= filling)
+      continue;
+    group_ = group_before, items_ = items_before;
+    break;
+  }
+  while (gathered_ == nullptr && rows_at_once_ < kMostRowsAtOnce &&
+         2 * rows_at_once_ * row_bytes() <= kBytesInFlight && rows * group_ >= 2 * rows_at_once_ * filling)
+    rows_at_once_ *= 2;
+  const int64_t threads = rows * group_ / rows_at_once_;
+  threads_ = std::max(group_, threads < problem_.machine.multiprocessors * 256 ? 64
+                              : threads < 2 * filling                          ? 128
+                                                                               : 256);
 }
 
 void RowsWriter::choose_cluster(int64_t vectors) {
@@ -131,7 +168,7 @@ CudaLaunch RowsWriter::launch_of(size_t stage) {
   launch.cluster = cluster_;
   launch.shared_bytes = prefetch_ * (threads_ / group_) * fetched_row_bytes();
   for (size_t view : early_reads()) launch.early_inputs.push_back(static_cast<int32_t>(view));
-  launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(threads_ / group_));
+  launch.grid[0] = cluster_ > 1 ? rows_ * Dim(cluster_) : ceildiv(rows_, Dim(block_rows()));
   if (walks_rows()) launch.grid[0] = Dim(walk_blocks());
   if (splits_ > 1 && stages_[stage].walks()) launch.grid[0] = rows_ * Dim(splits_);
   return launch;

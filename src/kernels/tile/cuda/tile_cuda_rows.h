@@ -1,9 +1,10 @@
-// Regions with values per row: a group of threads per row, vectors along the row. Rows that fit stay in
-// registers from their one read to the last stage; longer ones stay in shared memory where there are many,
-// else they are read again in every stage. Few long rows are split over blocks: every stage is a launch,
-// which leaves partial results that the next one combines in order. Sums over the rows are taken along: a
-// block goes through many rows and adds its columns up in registers; a second launch adds the blocks' sums in
-// order. Blocks that go through many rows have the next ones brought into shared memory meanwhile (sm_90).
+// Regions with values per row: a group of threads per row, vectors along the row. Short rows are loaded
+// several at once. Rows that fit stay in registers from their one read to the last stage; longer ones stay in
+// shared memory where there are many, else they are read again in every stage. Few long rows are split over
+// blocks: every stage is a launch, which leaves partial results that the next one combines in order. Sums
+// over the rows are taken along: a block goes through many rows and adds its columns up in registers; a
+// second launch adds the blocks' sums in order. Blocks that go through many rows have the next ones brought
+// into shared memory meanwhile (sm_90).
 #pragma once
 
 #include <algorithm>
@@ -41,7 +42,8 @@ class RowsWriter : public StagedWriter {
   std::vector<TileStore> sums() const;
   bool has_inner() const { return space_.rank() > space_.outer; }
   size_t axis() const { return space_.rank() - 1; }
-  bool guarded() const { return !has_sums() && group_ < threads_ && !divisible(rows_, threads_ / group_); }
+  int block_rows() const { return threads_ / group_ * rows_at_once_; }
+  bool guarded() const { return !has_sums() && block_rows() > 1 && !divisible(rows_, block_rows()); }
   bool one_inner_axis() const { return space_.rank() <= space_.outer + 1; }
   // Elements of a row that a block has where several share it; the last ones have fewer.
   Dim split_length() const { return ceildiv(length_, Dim(int64_t{splits_} * vector_)) * Dim(vector_); }
@@ -60,6 +62,10 @@ class RowsWriter : public StagedWriter {
 
   // Threads per row and vectors per thread.
   void choose_group(int64_t vectors, int64_t rows);
+  // Where rows are many and short, fewer threads take more bytes each, of one row and then of several.
+  void choose_rows_at_once(int64_t vectors, int64_t rows);
+  // Bytes that a thread loads of one row.
+  int64_t row_bytes() const;
 
   // A row in the registers of several blocks, which exchange sums through shared memory.
   void choose_cluster(int64_t vectors);
@@ -74,9 +80,12 @@ class RowsWriter : public StagedWriter {
   // The whole program, or one stage of it.
   std::string body_text(size_t stage);
   std::string stages_text();
+  // Loads of all rows of a thread, then the stages of each.
+  std::string rows_at_once_text();
 
   // Row number, columns [begin, length) and the rows' offsets.
   std::string row_text(size_t stage);
+  std::string place_text(const std::string& place);
   std::string row_offsets_text();
   // Where the row of the table begins.
   std::string gathered_text();
@@ -136,9 +145,11 @@ class RowsWriter : public StagedWriter {
   // Everything is loaded at once if that takes few registers, else when a stage reads it first.
   bool loads_ahead();
   std::string loads_text(const std::vector<size_t>& views);
+  std::string walk_loads_text(const std::vector<size_t>& views);
   std::string stage_text(int number);
   // An operand with one value for a row.
   std::string row_load_text(int id);
+  std::string row_element(int id);
   std::string elements_text(int number, const Stage& stage);
 
   // Loads the vector `x` from memory, or from where it was fetched to.
@@ -165,6 +176,7 @@ class RowsWriter : public StagedWriter {
   const GatheredRows* gathered_;  // null: none
   Dim rows_, length_;
   int vector_ = 1, items_ = 1, group_ = 1, threads_ = 128, splits_ = 1, cluster_ = 1;
+  int rows_at_once_ = 1;         // of a group of threads, one behind the other
   std::vector<size_t> fetched_;  // operands whose rows are fetched into shared memory
   int prefetch_ = 0;             // rows that are there or on their way
   bool tail_ = false;            // the length is no multiple of the vector

@@ -77,6 +77,62 @@ TEST(TileCuda, ShortRowsHaveAThreadEach) {
   EXPECT_EQ(code.launches[0].grid[0], Dim(4096 / 64));
 }
 
+// Of many short rows a thread asks for 64 bytes before it computes: of one row, if neighbouring threads still
+// take 64 bytes of it at once, and of several rows. Few rows are spread over more threads.
+TEST(TileCuda, ManyShortRowsAreLoadedSeveralAtOnce) {
+  TileProgram program;  // y = (x - sum(x)) * scale + shift, of a scale per column and a shift per row
+  program.inputs = {DType::f16, DType::f16, DType::f32};
+  program.outputs = {DType::f16, DType::f32};
+  program.registers.assign(3, {TileType::f32});
+  program.scalars = {TileType::f32, TileType::f32};
+  const int16_t sum = kTileScalarBase, shift = kTileScalarBase + 1;
+  const TileInstr load{.op = TileOp::load, .type = TileType::f32, .dst = 0, .operand = 0};
+  program.stages = {{load, {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = sum, .a = 0}},
+                    {load,
+                     {.op = TileOp::load, .type = TileType::f32, .dst = 1, .operand = 1},
+                     {.op = TileOp::load, .type = TileType::f32, .dst = shift, .operand = 2},
+                     {.op = TileOp::sub, .type = TileType::f32, .dst = 0, .a = 0, .b = sum},
+                     {.op = TileOp::mul, .type = TileType::f32, .dst = 1, .a = 0, .b = 1},
+                     {.op = TileOp::add, .type = TileType::f32, .dst = 2, .a = 1, .b = shift},
+                     {.op = TileOp::store, .type = TileType::f32, .a = 2, .operand = 3},
+                     {.op = TileOp::store_scalar, .type = TileType::f32, .a = sum, .operand = 4}}};
+  std::vector<std::string> texts;
+  const auto code_of = [&](const TileProgram& of, int64_t rows, int64_t length) {
+    const Shape sizes{Dim(rows), Dim(length)};
+    const std::vector<Dim> along{Dim(length), Dim(1)}, per_row{Dim(1), Dim(0)}, per_column{Dim(0), Dim(1)};
+    CudaProblem problem;
+    problem.inputs = {{of.inputs[0], Dim(0), sizes, along}};
+    if (of.inputs.size() > 1) {
+      problem.inputs.push_back({DType::f16, Dim(0), sizes, per_column});
+      problem.inputs.push_back({DType::f32, Dim(0), sizes, per_row});
+      problem.outputs.push_back({DType::f16, Dim(0), sizes, along});
+    }
+    problem.outputs.push_back({DType::f32, Dim(0), sizes, per_row});
+    problem.params = {Dim(1)};
+    problem.program = &of;
+    CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    texts.push_back(code.source);
+    return code;
+  };
+  const auto holds = [](const CudaCode& code, const std::string& text) {
+    return code.source.find(text) != std::string::npos;
+  };
+  const TileProgram f32_sum = row_sum(DType::f32), f16_sum = row_sum(DType::f16);
+  const CudaCode wide = code_of(f32_sum, 133691, 128);
+  EXPECT_TRUE(holds(wide, "kItems = 4, kGroup = 8;"));
+  EXPECT_FALSE(holds(wide, "kRows"));
+  const CudaCode narrow = code_of(f16_sum, 311102, 64);
+  EXPECT_TRUE(holds(narrow, "kItems = 2, kGroup = 4;") && holds(narrow, "kRows = 2;"));
+  EXPECT_EQ(narrow.launches.at(0).grid[0], Dim((311102 + 127) / 128));
+  EXPECT_TRUE(holds(code_of(f16_sum, 1489535, 16), "kRows = 4;"));
+  EXPECT_FALSE(holds(code_of(f16_sum, 4096, 64), "kRows"));
+  for (const int64_t rows : {1 << 20, (1 << 20) + 1})
+    for (const int64_t length : {8, 16, 30, 31})
+      EXPECT_TRUE(holds(code_of(program, rows, length), "kRows")) << rows << " x " << length;
+  AICF_NEEDS_NVRTC();
+  expect_compiles(texts, "sm_90a");
+}
+
 // Sums along the outer axis of 16 vectors of columns: few threads side by side, so that a short axis takes
 // one launch and a long one several blocks on every multiprocessor.
 TEST(TileCuda, FewColumnsHaveFewThreadsSideBySide) {

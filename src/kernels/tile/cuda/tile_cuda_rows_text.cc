@@ -39,6 +39,7 @@ std::string RowsWriter::body_text(size_t stage) {
                              " + threadIdx.x;\naicf::tile::cluster_arrive();\n"
                        : "const int lane = threadIdx.x % kGroup;\n";
   if (walks_rows()) return text + walk_rows_text();
+  if (rows_at_once_ > 1) return text + rows_at_once_text();
   text += row_text(stage) + loads_text(early_reads()) + cuda_wait_text(problem_) + gathered_text();
   if (splits_ > 1) {
     for (int id : stages_[stage].complete) text += complete_text(id);
@@ -60,13 +61,49 @@ std::string RowsWriter::stages_text() {
   return text;
 }
 
+std::string RowsWriter::rows_at_once_text() {
+  const std::string groups = std::to_string(threads_ / group_),
+                    each_row = "#pragma unroll\nfor (int r = 0; r < kRows; ++r) {\n" +
+                               place_text("first + r * " + groups) + row_offsets_text();
+  std::vector<size_t> views;
+  for (size_t s = 0; s < stages_.size(); ++s)
+    for (size_t view : late_reads(s)) views.push_back(view);
+  std::string arrays, names, row_loads;
+  for (size_t view : views) {
+    const std::string x = "x" + std::to_string(view);
+    arrays += array_text(view) + "_of[kRows][kItems];\n";
+    names += "auto& " + x + " = " + x + "_of[r];\n";
+  }
+  for (const Stage& stage : stages_)
+    for (int id : stage.row_values) {
+      if (value(id).op != TileOp::load) continue;
+      arrays += value_type(id) + " l" + std::to_string(id) + "[kRows];\n";
+      row_loads += "l" + std::to_string(id) + "[r] = " + row_element(id) + ";\n";
+    }
+  std::string text = "constexpr int kRows = " + std::to_string(rows_at_once_) +
+                     ";\nconst Size first = Size(block_index) * (kRows * " + groups +
+                     ") + threadIdx.x / kGroup;\n";
+  const std::vector<size_t> early = early_reads();
+  if (!early.empty()) text += "const Index length = " + offsets_.number(length_) + ";\n" + loads_text(early);
+  text += cuda_wait_text(problem_) + arrays + each_row + names + row_loads + walk_loads_text(views) + "}\n" +
+          each_row + names;
+  for (size_t s = 0; s < stages_.size(); ++s) text += stage_text(static_cast<int>(s));
+  return text + "}\n";
+}
+
+std::string RowsWriter::place_text(const std::string& place) {
+  const std::string length = offsets_.number(length_);
+  if (!guarded()) return "Size row = " + place + ";\nconst Index length = " + length + ";\n";
+  return "const Size place = " + place + ";\nconst bool live = place < Size(" + offsets_.number(rows_) +
+         ");\nSize row = live ? place : 0;\nconst Index length = live ? " + length + " : 0;\n";
+}
+
 std::string RowsWriter::row_text(size_t stage) {
   const std::string length = offsets_.number(length_);
   std::string text;
-  if (guarded()) {
-    text += "const Size place = Size(block_index) * " + std::to_string(threads_ / group_) +
-            " + threadIdx.x / kGroup;\nconst bool live = place < Size(" + offsets_.number(rows_) +
-            ");\nSize row = live ? place : 0;\nconst Index length = live ? " + length + " : 0;\n";
+  if (group_ < threads_) {
+    text +=
+        place_text("Size(block_index) * " + std::to_string(threads_ / group_) + " + threadIdx.x / kGroup");
   } else if (splits_ > 1 && stages_[stage].walks()) {
     const Dim chunk = split_length();
     text += "constexpr Size kSplits = " + std::to_string(splits_) +
@@ -76,10 +113,7 @@ std::string RowsWriter::row_text(size_t stage) {
             offsets_.number(chunk) + ";\nconst Index length = chunk_end < " + length +
             " ? chunk_end : " + length + ";\n";
   } else {
-    text += group_ < threads_ ? "Size row = Size(block_index) * " + std::to_string(threads_ / group_) +
-                                    " + threadIdx.x / kGroup;\n"
-            : cluster_ > 1 ? "Size row = block_index / kCluster;\n"
-                           : "Size row = block_index;\n";
+    text += cluster_ > 1 ? "Size row = block_index / kCluster;\n" : "Size row = block_index;\n";
     text += "const Index length = " + length + ";\n";
     if (splits_ > 1)
       text += "constexpr Size kSplits = " + std::to_string(splits_) +
@@ -115,19 +149,26 @@ std::string RowsWriter::array_text(size_t view) const {
 }
 
 std::string RowsWriter::loads_text(const std::vector<size_t>& views) {
+  std::string text;
+  for (size_t view : views) text += array_text(view) + "[kItems];\n";
+  return text + walk_loads_text(views);
+}
+
+std::string RowsWriter::walk_loads_text(const std::vector<size_t>& views) {
   if (views.empty()) return "";
-  std::string text, loads;
-  for (size_t view : views) {
-    text += array_text(view) + "[kItems];\n";
-    loads += vector_text(view, "x" + std::to_string(view) + "[k]");
-  }
-  return text + walk_text() + column_coordinates() + loads + walk_end();
+  std::string loads;
+  for (size_t view : views) loads += vector_text(view, "x" + std::to_string(view) + "[k]");
+  return walk_text() + column_coordinates() + loads + walk_end();
 }
 
 std::string RowsWriter::row_load_text(int id) {
+  const std::string loaded = rows_at_once_ > 1 ? "l" + std::to_string(id) + "[r]" : row_element(id);
+  return tile_definition(values_, id, loaded);
+}
+
+std::string RowsWriter::row_element(int id) {
   const auto view = static_cast<size_t>(value(id).operand);
-  const std::string element = operand(view) + "[" + row_offset(view) + "]";
-  return tile_definition(values_, id, tile_loaded(space_.views[view].dtype, element));
+  return tile_loaded(space_.views[view].dtype, operand(view) + "[" + row_offset(view) + "]");
 }
 
 std::string RowsWriter::stage_text(int number) {
