@@ -224,13 +224,26 @@ struct Candidate {
   int64_t index;
 };
 
+// Sums with zero make -0 a 0 and every NaN the one that has all bits but the sign.
+template <bool kMinimum>
+__device__ __forceinline__ uint32_t rank_of(float x) {
+  const uint32_t bits = __float_as_uint(kMinimum ? 0.0f - x : x + 0.0f);
+  return bits ^ (uint32_t(int32_t(bits) >> 31) | 0x80000000u);
+}
+template <bool kMinimum>
+__device__ __forceinline__ uint32_t rank_of(f16 x) {
+  return rank_of<kMinimum>(to_float(x));
+}
+template <bool kMinimum>
+__device__ __forceinline__ uint32_t rank_of(bf16 x) {
+  return rank_of<kMinimum>(to_float(x));
+}
 template <bool kMinimum, class T>
-__device__ __forceinline__ uint64_t rank_of(T x) {
+__device__ __forceinline__ auto rank_of(T x) {
   const auto key = sort_key(x);
   using Key = decltype(sort_key(x));
-  constexpr bool kHasNan = IsFloat<typename Element<T>::Value>::value;
-  if (!kMinimum || (kHasNan && key == Key(~Key(0)))) return key;
-  return Key(~key);
+  const bool nan = IsFloat<T>::value && key == Key(~Key(0));
+  return kMinimum && !nan ? Key(~key) : key;
 }
 
 template <bool kLast>
@@ -239,27 +252,35 @@ __device__ __forceinline__ Candidate better(Candidate a, Candidate b) {
   return second ? b : a;
 }
 
-// The best of kThreads neighbouring threads, in the first of them. `some`: whether this thread has any.
+// The best of kThreads neighbouring threads, a power of two, in the first of them.
+template <int kThreads, bool kLast>
+__device__ __forceinline__ Candidate best_of(Candidate best) {
+  const auto best_lane = [](Candidate own, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+      Candidate other;
+      other.rank = __shfl_down_sync(0xffffffffu, own.rank, step);
+      other.index = __shfl_down_sync(0xffffffffu, own.index, step);
+      own = better<kLast>(own, other);
+    }
+    return own;
+  };
+  if constexpr (kThreads <= 32) {
+    return best_lane(best, kThreads);
+  } else {
+    constexpr int kWarps = kThreads / 32;
+    __shared__ Candidate warps[kWarps];
+    best = best_lane(best, 32);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = best;
+    __syncthreads();
+    if (threadIdx.x < 32) best = best_lane(warps[threadIdx.x % kWarps], kWarps);
+    return best;
+  }
+}
+// `some`: whether this thread has any.
 template <int kThreads, bool kLast>
 __device__ __forceinline__ Candidate best_of(Candidate best, bool some, int64_t size) {
   // What loses to everything: rank 0 at an index that is never preferred.
-  if (!some) best = {0, kLast ? -1 : size};
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    Candidate other;
-    other.rank = __shfl_down_sync(0xffffffffu, best.rank, step);
-    other.index = __shfl_down_sync(0xffffffffu, best.index, step);
-    best = better<kLast>(best, other);
-  }
-  if constexpr (kThreads > 32) {
-    const int part = threadIdx.x % kThreads;
-    __shared__ Candidate warps[kThreads / 32];
-    if (part % 32 == 0) warps[part / 32] = best;
-    __syncthreads();
-    if (part == 0)
-      for (int w = 1; w < kThreads / 32; ++w) best = better<kLast>(best, warps[w]);
-  }
-  return best;
+  return best_of<kThreads, kLast>(some ? best : Candidate{0, kLast ? -1 : size});
 }
 
 // A block of 256 is kLines neighbouring lines by shares of these; the best of a line's shares, in its first.
@@ -294,6 +315,144 @@ __device__ __forceinline__ void arg_lines(const ScanLines<I, R>& s, const T* x, 
     }
   best = best_of<kThreads, kLast>(best, some, s.size);
   if (exists && part == 0) out[at[1]] = best.index;
+}
+
+// An element that wins over none.
+template <bool kMinimum, class T>
+__device__ __forceinline__ T weakest() {
+  using E = Element<T>;
+  using V = typename E::Value;
+  if constexpr (IsFloat<V>::value) {
+    return E::store(V(__uint_as_float(kMinimum ? 0x7f800000u : 0xff800000u)));
+  } else {
+    constexpr T kLow = T(-1) < T(0) ? T(uint64_t(1) << (8 * sizeof(T) - 1)) : T(0);
+    return kMinimum ? T(~uint64_t(kLow)) : kLow;
+  }
+}
+
+// 16 bytes of elements. As words, since halves would be taken apart where they are loaded, one unit after the other.
+struct alignas(16) ArgUnit {
+  uint32_t words[4] = {};
+};
+template <class T>
+__device__ __forceinline__ T element_of(const ArgUnit& unit, int n) {
+  constexpr int kEach = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // of a word
+  Bits<sizeof(T)> bits;
+  if constexpr (sizeof(T) == 8)
+    bits = unit.words[2 * n] | uint64_t(unit.words[2 * n + 1]) << 32;
+  else
+    bits = Bits<sizeof(T)>(unit.words[n / kEach] >> (n % kEach * 8 * (4 / kEach)));
+  return reinterpret_cast<const T&>(bits);
+}
+template <class T>
+__device__ __forceinline__ void set_element(ArgUnit& unit, int n, T x) {
+  constexpr int kEach = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
+  const Bits<sizeof(T)> bits = reinterpret_cast<const Bits<sizeof(T)>&>(x);
+  if constexpr (sizeof(T) == 8)
+    unit.words[2 * n] = uint32_t(bits), unit.words[2 * n + 1] = uint32_t(bits >> 32);
+  else
+    unit.words[n / kEach] |= uint32_t(bits) << (n % kEach * 8 * (4 / kEach));
+}
+
+// A row's elements from `first` on, whose address is a multiple of 16; the weakest where there are none.
+template <bool kMinimum, class T, class I>
+__device__ __forceinline__ ArgUnit unit_of(const T* row, I first, I size) {
+  constexpr int kUnit = 16 / sizeof(T);
+  if (first >= 0 && first + kUnit <= size) return *reinterpret_cast<const ArgUnit*>(row + first);
+  ArgUnit unit;
+#pragma unroll
+  for (int u = 0; u < kUnit; ++u)
+    set_element(unit, u, first + u >= 0 && first + u < size ? row[first + u] : weakest<kMinimum, T>());
+  return unit;
+}
+
+// The rank and the number of the best of a thread's elements.
+template <bool kMinimum, bool kLast, class T, int kUnits, class Key>
+__device__ __forceinline__ void best_of_units(const ArgUnit (&units)[kUnits], Key& most, int& number) {
+  constexpr int kUnit = 16 / sizeof(T);
+  most = 0, number = 0;
+#pragma unroll
+  for (int n = 0; n < kUnits * kUnit; ++n) {
+    const Key key = rank_of<kMinimum>(element_of<T>(units[n / kUnit], n % kUnit));
+    if (kLast ? key >= most : key > most) most = key, number = n;
+  }
+}
+// Two elements times 1 or -1, with one zero and one NaN, which has all bits but the sign.
+template <bool kMinimum>
+__device__ __forceinline__ uint32_t plain_halves(f16, uint32_t pair) {
+  asm("fma.rn.f16x2 %0, %0, %1, %2;" : "+r"(pair) : "r"(kMinimum ? 0xbc00bc00u : 0x3c003c00u), "r"(0u));
+  asm("max.NaN.f16x2 %0, %0, %0;" : "+r"(pair));
+  return pair;
+}
+template <bool kMinimum>
+__device__ __forceinline__ uint32_t plain_halves(bf16, uint32_t pair) {
+  asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(pair) : "r"(kMinimum ? 0xbf80bf80u : 0x3f803f80u), "r"(0u));
+  asm("max.NaN.bf16x2 %0, %0, %0;" : "+r"(pair));
+  return pair;
+}
+// The same of halves: rank and number are one word. Ranks are of 16 bits.
+template <bool kMinimum, bool kLast, class T, int kUnits>
+__device__ __forceinline__ void best_of_halves(const ArgUnit (&units)[kUnits], uint32_t& most, int& number) {
+  const auto item = [](uint32_t upper, int n) {
+    const uint32_t rank = upper ^ (uint32_t(int32_t(upper) >> 31) | 0x80000000u);
+    return (rank & 0xffff0000u) | uint32_t(kLast ? n : 0xffff - n);
+  };
+  uint32_t best = 0;
+#pragma unroll
+  for (int n = 0; n < kUnits * 8; n += 2) {
+    const uint32_t pair = plain_halves<kMinimum>(T(), units[n / 8].words[n % 8 / 2]);
+    best = max(best, max(item(pair << 16, n), item(pair, n + 1)));
+  }
+  most = best >> 16;
+  number = kLast ? int(best & 0xffffu) : int(0xffffu - (best & 0xffffu));
+}
+
+// Lines of neighbours, kThreads for each of kRows lines at once; a thread has kUnits times 16 bytes of a line in flight. Units
+// begin where an address allows it, up to kUnit - 1 elements before the line. If kRows is not 1 they hold all of a line.
+template <int kThreads, int kUnits, int kRows, bool kMinimum, bool kLast, class T, class I, int R>
+__device__ __forceinline__ void arg_rows(const ScanLines<I, R>& s, const T* x, int64_t* out) {
+  constexpr int kUnit = 16 / sizeof(T), kGroups = kThreads < 256 ? 256 / kThreads : 1;
+  constexpr I kTile = I(kThreads) * kUnits * kUnit;
+  using Key = decltype(rank_of<kMinimum>(T()));
+  const int part = threadIdx.x % kThreads;
+  const I count = s.lines.count(), first_line = I(blockIdx.x) * (kGroups * kRows) + I(threadIdx.x / kThreads);
+  I at[kRows][2], size[kRows], begin[kRows];
+  ArgUnit units[kRows][kUnits];
+  const auto load = [&](int r, I tile) {
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u)
+      units[r][u] = unit_of<kMinimum>(x + at[r][0], tile + begin[r] + (u * kThreads + part) * kUnit, size[r]);
+  };
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const I line = first_line + r * kGroups;
+    const bool exists = line < count;
+    at[r][0] = at[r][1] = 0;
+    if (exists) s.lines.locate(line, at[r]);
+    size[r] = exists ? s.size : 0;
+    begin[r] = -I(reinterpret_cast<uint64_t>(x + at[r][0]) / sizeof(T) % kUnit);
+    if (kRows > 1) load(r, 0);
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    Key best = 0;
+    I found = 0;
+    for (I tile = 0; tile == 0 || tile + begin[r] < size[r]; tile += kTile) {
+      if (kRows == 1) load(r, tile);
+      Key most;
+      int number;
+      if constexpr (IsFloat<typename Element<T>::Value>::value && sizeof(T) == 2)
+        best_of_halves<kMinimum, kLast, T>(units[r], most, number);
+      else
+        best_of_units<kMinimum, kLast, T>(units[r], most, number);
+      if (tile == 0 || (kLast ? most >= best : most > best))
+        best = most, found = tile + begin[r] + (number / kUnit * kThreads + part) * kUnit + number % kUnit;
+      if (kRows > 1) break;
+    }
+    const Candidate candidate = best_of<kThreads, kLast>(Candidate{best, int64_t(found)});
+    // Where all are the weakest, none of these has been told from places outside.
+    if (part == 0 && size[r] > 0) out[at[r][1]] = max(min(I(candidate.index), s.size - 1), I(0));
+  }
 }
 
 // Lines that are neighbours in memory: each block of 256 takes kPart elements of kLines of them and gives the best to
@@ -419,13 +578,15 @@ constexpr int kScanItems = 4;  // per thread and tile
 
 // Running totals of floats are kept in double and rounded at every element. Order: kScanItems neighbours one after the
 // other, 32 such sums by shuffles (Hillis, Steele: "Data parallel algorithms", 1986), 8 warps and then the tiles one after
-// the other. A line of at most 128 elements has one warp's work only, so kThreads = 32 gives the bits of 256.
-template <int kThreads, bool kProduct, bool kExclusive, bool kReverse, class T, class I, int R>
+// the other. Threads without elements change nothing, so the fewest that hold a line give the bits of 256. kUnit:
+// neighbours that move as one, 1 or kScanItems, of which a line is a multiple.
+template <int kThreads, int kUnit, bool kProduct, bool kExclusive, bool kReverse, class T, class I, int R>
 __device__ __forceinline__ void scan_lines(const ScanLines<I, R>& s, const T* x, T* out) {
   using E = Element<T>;
   using V = typename Running<typename E::Value>::type;
   const V neutral = V(kProduct ? 1 : 0);
   __shared__ V warps[8];
+  constexpr int kLanes = kThreads < 32 ? kThreads : 32;
   const int part = threadIdx.x % kThreads, lane = part % 32, warp = part / 32;
   const I line = I(blockIdx.x) * (256 / kThreads) + I(threadIdx.x / kThreads);
   const bool exists = line < s.lines.count();
@@ -435,19 +596,26 @@ __device__ __forceinline__ void scan_lines(const ScanLines<I, R>& s, const T* x,
   for (I tile = 0; tile < s.size; tile += kThreads * kScanItems) {
     const I first = tile + part * kScanItems;
     V value[kScanItems], total = neutral;
+    // Of the unit of element n, the first one in memory.
+    const auto unit_at = [&](int n) { return kReverse ? s.size - kUnit - (first + n) : first + n; };
 #pragma unroll
-    for (int n = 0; n < kScanItems; ++n) {
-      const I i = kReverse ? s.size - 1 - (first + n) : first + n;
-      value[n] = exists && first + n < s.size ? V(E::load(x[at[0] + i * s.x_stride])) : neutral;
-      total = accumulated<kProduct>(total, value[n]);
+    for (int n = 0; n < kScanItems; n += kUnit) {
+      const bool some = exists && first + n < s.size;
+      Pack<T, kUnit> unit;
+      if (some) unit = *reinterpret_cast<const Pack<T, kUnit>*>(x + at[0] + unit_at(n) * s.x_stride);
+#pragma unroll
+      for (int u = 0; u < kUnit; ++u) {
+        value[n + u] = some ? V(E::load(unit.at[kReverse ? kUnit - 1 - u : u])) : neutral;
+        total = accumulated<kProduct>(total, value[n + u]);
+      }
     }
     V sum = total;  // of this lane and those before
 #pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const V other = __shfl_up_sync(0xffffffffu, sum, step);
+    for (int step = 1; step < kLanes; step *= 2) {
+      const V other = __shfl_up_sync(0xffffffffu, sum, step, kLanes);
       if (lane >= step) sum = accumulated<kProduct>(other, sum);
     }
-    V before = __shfl_up_sync(0xffffffffu, sum, 1);
+    V before = __shfl_up_sync(0xffffffffu, sum, 1, kLanes);
     if (lane == 0) before = neutral;
     if constexpr (kThreads > 32) {
       if (lane == 31) warps[warp] = sum;
@@ -461,15 +629,19 @@ __device__ __forceinline__ void scan_lines(const ScanLines<I, R>& s, const T* x,
       __syncthreads();
     } else {
       before = accumulated<kProduct>(carry, before);
-      carry = accumulated<kProduct, V>(carry, __shfl_sync(0xffffffffu, sum, 31));
+      carry = accumulated<kProduct, V>(carry, __shfl_sync(0xffffffffu, sum, kLanes - 1, kLanes));
     }
 #pragma unroll
-    for (int n = 0; n < kScanItems; ++n) {
-      const V after = accumulated<kProduct>(before, value[n]);
-      const I i = kReverse ? s.size - 1 - (first + n) : first + n;
+    for (int n = 0; n < kScanItems; n += kUnit) {
+      Pack<T, kUnit> unit;
+#pragma unroll
+      for (int u = 0; u < kUnit; ++u) {
+        const V after = accumulated<kProduct>(before, value[n + u]);
+        unit.at[kReverse ? kUnit - 1 - u : u] = E::store(typename E::Value(kExclusive ? before : after));
+        before = after;
+      }
       if (exists && first + n < s.size)
-        out[at[1] + i * s.out_stride] = E::store(typename E::Value(kExclusive ? before : after));
-      before = after;
+        *reinterpret_cast<Pack<T, kUnit>*>(out + at[1] + unit_at(n) * s.out_stride) = unit;
     }
   }
 }

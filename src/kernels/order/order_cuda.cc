@@ -277,6 +277,57 @@ CudaCode arg_columns_code(const CudaProblem& problem, const ScanProblem& s, cons
   return code;
 }
 
+// Neighbours of a line of x (0) and of the result (1) that move as one.
+int64_t line_unit(const CudaProblem& problem, const ScanProblem& s, const std::vector<size_t>& tensors) {
+  const size_t axis = cuda_axis(problem, problem.inputs[0]);
+  int64_t unit = 16;
+  for (const size_t tensor : tensors) {
+    const CudaWindow& window = tensor == 0 ? problem.inputs[0] : problem.outputs[0];
+    CudaWalk line(1);
+    line.add_axis(s.size, {window.strides[axis]});
+    std::vector<Dim> bases = s.lines.strides[tensor];
+    bases.push_back(window.offset);
+    unit = std::min(unit, widest_unit(line, bases, dtype_bytes(window.dtype)));
+  }
+  return unit;
+}
+
+constexpr int64_t kUnitsInFlight = 4;  // of 16 bytes, that a thread has
+constexpr int64_t kMostLineThreads = 1024;
+constexpr int64_t kRunUnits = 4;  // of a line that neighbouring threads load at once: whole sectors
+
+// Lines of neighbours. A thread has some of a line in flight, or of several; where lines are few, more
+// threads share one.
+CudaCode arg_rows_code(const CudaProblem& problem, const ScanProblem& s, const std::string& name,
+                       bool minimum, bool last, const CudaParams& params) {
+  const int64_t unit = 16 / dtype_bytes(problem.inputs[0].dtype);
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  // Lines that may begin inside of a unit can take two more.
+  const int64_t units = line_unit(problem, s, {0}) == unit ? ceil_div(longest, unit) : longest / unit + 2;
+  const int64_t lines = size_to_choose_by(s.lines.count(), problem);
+  const int64_t filling = 2048 * problem.machine.multiprocessors;
+  const auto power = [](int64_t n) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))); };
+  int64_t threads =
+      std::clamp(power(ceil_div(units, kUnitsInFlight)), std::min(kRunUnits, power(units)), int64_t{32});
+  while (threads < kMostLineThreads && threads * kUnitsInFlight < units && lines * threads < filling)
+    threads *= 2;
+  const int64_t in_flight = std::min(kUnitsInFlight, power(ceil_div(units, threads)));
+  int64_t rows = 1;
+  while (threads * in_flight >= units && 2 * in_flight * rows <= kUnitsInFlight &&
+         lines * threads >= 2 * rows * filling)
+    rows *= 2;
+  std::string sizes;
+  for (const int64_t number : {threads, in_flight, rows}) sizes += std::to_string(number) + ", ";
+  CudaCode code;
+  code.source = includes({"order/order.cuh"});
+  const int64_t block = std::max<int64_t>(threads, kBlock);
+  add_kernel(code, problem,
+             flat_launch(name, ceildiv(s.lines.count(), Dim(block / threads * rows)),
+                         static_cast<int32_t>(block), params),
+             s.text + "  aicf::arg_rows<" + sizes + flag(minimum) + ", " + flag(last) + ">(s, in0, out0);\n");
+  return code;
+}
+
 CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool minimum) {
   CudaParams params;
   ScanProblem s = scan_problem(problem, params);
@@ -288,15 +339,25 @@ CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool mini
   if (strided) return arg_columns_code(problem, s, name, minimum, last, params);
   if (longest > 2 * kArgPart && upper_bound(s.lines.count(), problem.ranges) <= kFewLines)
     return arg_parts_code(problem, s, name, minimum, last, params);
+  if (x.strides[cuda_axis(problem, x)] == Dim(1))
+    return arg_rows_code(problem, s, name, minimum, last, params);
   const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " + flag(minimum) + ", " +
                            flag(last) + ">(s, in0, out0);\n";
   return scan_code(problem, s, name, body, params);
 }
 
+constexpr int64_t kScanItems = 4;  // neighbours of a thread
+
 CudaCode cumulative_code(const CudaProblem& problem, const std::string& name, bool product) {
   CudaParams params;
-  const ScanProblem s = scan_problem(problem, params);
-  std::string body = "  aicf::scan_lines<" + std::to_string(s.threads) + (product ? ", true" : ", false");
+  ScanProblem s = scan_problem(problem, params);
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  if (longest <= kWarpSize)
+    s.threads = static_cast<int64_t>(
+        std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(ceil_div(longest, kScanItems), 1))));
+  std::string body = "  aicf::scan_lines<" + std::to_string(s.threads) + ", " +
+                     std::to_string(line_unit(problem, s, {0, 1}) >= kScanItems ? kScanItems : 1) +
+                     (product ? ", true" : ", false");
   for (size_t i : {1, 2})
     body += problem.params[i].require_constant("flag of a cumulative op") != 0 ? ", true" : ", false";
   return scan_code(problem, s, name, body + ">(s, in0, out0);\n", params);

@@ -86,6 +86,52 @@ TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
   compile_all(texts);
 }
 
+// A thread of an argmax along neighbours has 64 bytes in flight: of a line, or of several short ones. Where
+// lines are few, more threads share one. A line may begin anywhere.
+TEST(OrderCuda, ArgmaxAlongNeighboursLoadsWholeUnits) {
+  RowTexts texts;
+  const auto text = [&](DType dtype, int64_t lines, int64_t size, int64_t stride) {
+    CudaProblem p;
+    p.inputs = {{dtype, Dim(0), {Dim(lines), Dim(size)}, {Dim(stride), Dim(1)}}};
+    p.outputs = {{DType::i64, Dim(0), {Dim(lines), Dim(1)}, {Dim(1), Dim(1)}}};
+    p.params = {Dim(1), Dim(0)};
+    return texts.add("argmax", p, {}).source;
+  };
+  const auto holds = [](const std::string& source, const std::string& part) {
+    return source.find("arg_rows<" + part + ", false, false>") != std::string::npos;
+  };
+  EXPECT_TRUE(holds(text(DType::f16, 16384, 4096, 4096), "32, 4, 1"));
+  EXPECT_TRUE(holds(text(DType::bf16, 246492, 128, 128), "4, 4, 1"));
+  EXPECT_TRUE(holds(text(DType::f16, 1489535, 16, 16), "2, 1, 4"));
+  EXPECT_TRUE(holds(text(DType::f16, 256, 50257, 50257), "1024, 4, 1"));
+  EXPECT_TRUE(holds(text(DType::f32, 1 << 20, 15, 15), "4, 2, 2"));
+  for (DType dtype : {DType::f64, DType::i8, DType::u8, DType::i64}) text(dtype, 1000, 333, 334);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// The fewest threads that hold a short line, with vectors where all lines begin at whole ones.
+TEST(OrderCuda, ShortLinesOfAScanTakeFewThreads) {
+  RowTexts texts;
+  const auto text = [&](DType dtype, int64_t size, int64_t stride, bool reverse) {
+    CudaProblem p;
+    p.inputs = {{dtype, Dim(0), {Dim(71877), Dim(size)}, {Dim(stride), Dim(1)}}};
+    p.outputs = p.inputs;
+    p.params = {Dim(1), Dim(0), Dim(reverse ? 1 : 0)};
+    return texts.add("cumsum", p, {}).source;
+  };
+  const auto holds = [](const std::string& source, const std::string& part) {
+    return source.find("scan_lines<" + part) != std::string::npos;
+  };
+  EXPECT_TRUE(holds(text(DType::f16, 32, 32, false), "8, 4, false, false, false>"));
+  EXPECT_TRUE(holds(text(DType::f32, 20, 24, true), "8, 4, false, false, true>"));
+  EXPECT_TRUE(holds(text(DType::f32, 3, 3, false), "1, 1, false"));
+  EXPECT_TRUE(holds(text(DType::f64, 128, 128, false), "32, 1, false"));
+  EXPECT_TRUE(holds(text(DType::bf16, 4096, 4096, true), "256, 4, false"));
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 // Where lines are neighbours in memory: warps share a line, and blocks do until there are enough of them.
 TEST(OrderCuda, NeighbouringLinesOfArgmaxAreSharedByWarpsAndBlocks) {
   RowTexts texts;
