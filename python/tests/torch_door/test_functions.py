@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import aicf
@@ -257,3 +258,16 @@ def test_a_number_scattered_to_one_place(rank: int) -> None:
         lambda x, index: torch.zeros_like(x).scatter_(0, index, 1),
     ):
         equal(aicf.compile(write, (x, index))(x, index), write(x, index))
+
+
+@pytest.mark.parametrize("extreme", [torch.max, torch.min])
+@pytest.mark.parametrize("dim, keepdim", [(-1, False), (0, True)])
+def test_an_extreme_whose_index_is_read_is_taken_there(extreme: Any, dim: int, keepdim: bool) -> None:
+    x = torch.randint(-3, 3, (20, 30, 40)).float()  # many equal ones
+    x[3, 4, 5] = math.nan
+    exe = aicf.compile(lambda x: tuple(extreme(x, dim, keepdim)), (x,))
+    assert "gather_elements" in exe.explain() and "reduce_m" not in exe.explain()
+    for found, expected in zip(exe(x), extreme(x, dim, keepdim), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), expected, rtol=0, atol=0, equal_nan=True)
+    alone = aicf.compile(lambda x: extreme(x, dim, keepdim)[0], (x,))
+    assert "argm" not in alone.explain() and "gather" not in alone.explain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,13 +82,21 @@ def _numeric(x: SymTensor) -> SymTensor:
     return ops.cast(x, dtype="u8") if x.dtype == "bool" else x
 
 
+def _reads_indices(c: Call) -> bool:
+    """Whether anything reads a result's second part: then the first is cheaper taken there than reduced."""
+    return any(user.target is operator.getitem and user.args[1] == 1 and user.users for user in c.node.users)
+
+
 def _extreme_at(c: Call, x: Any, dim: int, keepdim: bool, largest: bool) -> tuple[SymTensor, SymTensor]:
     if x.ndim == 0:
         return x, c.number(0, "i64")
     axis = axis_of(dim, x.ndim)
     index = (ops.argmax if largest else ops.argmin)(_numeric(x), axis=axis, keepdims=keepdim)
-    name = "reduce_max" if largest else "reduce_min"
-    return _reduced(name, x, axis, keepdim), index
+    if _reads_indices(c) and x.dtype != "bool" and 0 not in index.shape:
+        along = index if keepdim else index.expand_dims(axis)
+        value = ops.gather_elements(x, along, axis=axis)
+        return value if keepdim else value.squeeze(axis), index
+    return _reduced("reduce_max" if largest else "reduce_min", x, axis, keepdim), index
 
 
 @rule("max.dim")
