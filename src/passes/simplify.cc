@@ -12,16 +12,23 @@ namespace {
 // nothing. It may add nodes.
 using Rule = std::optional<ValueId> (*)(Graph& graph, const Node& node, const TensorType& result);
 
+// Whether every element of the constant, or of the constant that the value repeats, is this number.
+bool is_everywhere(const Graph& graph, ValueId id, double number) {
+  const Node* repeats = producer_with_op(graph, id, Op::broadcast_to);
+  const Value& value = graph.value(repeats == nullptr ? id : repeats->operands[0]);
+  if (value.role != Role::kConstant || value.constant.count() == 0) return false;
+  for (int64_t i = 0; i < value.constant.count(); ++i)
+    if (value.constant.get_f64(i) != number) return false;
+  return true;
+}
+
 // x * 1 = x, x / 1 = x, x - 0 = x (exact for every float, -0 and NaN included; x + 0 is not, for x = -0).
 std::optional<ValueId> drop_identity_operand(Graph& graph, const Node& node, const TensorType& result) {
   const auto keeps = [&](size_t i) { return graph.type(node.operands[i]) == result; };
-  if (node.op == Op::mul && keeps(1) && scalar_constant(graph, node.operands[0]) == 1.0)
-    return node.operands[1];
-  if ((node.op == Op::mul || node.op == Op::div) && keeps(0) &&
-      scalar_constant(graph, node.operands[1]) == 1.0)
+  if (node.op == Op::mul && keeps(1) && is_everywhere(graph, node.operands[0], 1)) return node.operands[1];
+  if ((node.op == Op::mul || node.op == Op::div) && keeps(0) && is_everywhere(graph, node.operands[1], 1))
     return node.operands[0];
-  if (node.op == Op::sub && keeps(0) && scalar_constant(graph, node.operands[1]) == 0.0)
-    return node.operands[0];
+  if (node.op == Op::sub && keeps(0) && is_everywhere(graph, node.operands[1], 0)) return node.operands[0];
   return std::nullopt;
 }
 

@@ -34,6 +34,7 @@ TEST(Simplify, SelectsWhatAConstantDecides) {
   }
 }
 
+<<<<<<< HEAD
 // What is sliced of what was joined or padded is made of the part alone.
 TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
   const Program program = parse(R"(program {
@@ -70,6 +71,25 @@ TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
   EXPECT_EQ(source(4), graph.inputs()[2]);
   EXPECT_EQ(graph.producer(graph.outputs()[5])->op, Op::slice);
   expect_equal_meaning(program, graph, {{"n", 5}});
+=======
+// Whether one element is repeated by a view or stands there many times.
+TEST(Simplify, DropsFactorsThatAreOneEverywhere) {
+  const Program program = parse(R"(program {
+  entry main(%x: f32[3]) {
+    %a = constant f32[] = [1]
+    %b = constant f32[3] = [1, 1, 1]
+    %c = constant f32[3] = [1, 1, 2]
+    %0 = broadcast_to(%a) {shape = [3]} : f32[3]
+    %1 = mul(%0, %x) : f32[3]
+    %2 = mul(%x, %b) : f32[3]
+    %3 = mul(%x, %c) : f32[3]
+    return "p" = %1, "q" = %2, "r" = %3
+  }
+})");
+  const Graph simple = run_pass(simplify, program);
+  EXPECT_EQ(count_ops(simple, Op::mul), 1) << print(simple);
+  expect_equal_meaning(program, simple, {});
+>>>>>>> 178843c9 (Drop factors that are one everywhere, not in one element alone)
 }
 
 TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
