@@ -108,6 +108,8 @@ Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& con
 Graph merge_contractions(const Graph& graph, const PassContext& context);
 // Drops what no output or update needs.
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
+// Adds up many numbers as one vector instead of one after the other.
+Graph merge_scalar_sums(const Graph& graph, const PassContext& context);
 // Groups pointwise ops, reductions and contraction epilogues into regions.
 Graph fuse_regions(const Graph& graph, const PassContext& context);
 // Computes again in a region what is cheaper to compute than to store and read.

@@ -117,6 +117,8 @@ const std::vector<PassInfo>& pass_table() {
       // Wants linear and its like decomposed, and equal operands to be one value; regions would hide the
       // products.
       {"merge_contractions", merge_contractions, false, 2},
+      // Every sum is there that gradients add; a region would take a part of it along.
+      {"merge_scalar_sums", merge_scalar_sums, false, 2, runs_on_gpu},
       // After all others: a region hides its nodes from every pass above.
       {"fuse_regions", fuse_regions, false, 1},
       // What regions store for each other is known only now.
