@@ -2,8 +2,10 @@
 // in one each, a bundle takes their place. The rest keep their order, but for calls that share no memory with
 // a bundle, which may pass it.
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/format.h"
@@ -25,10 +27,11 @@ constexpr int64_t kMaxStaticShared = 16 * 1024;  // bytes of all members togethe
 // A call that could be a member.
 struct Small {
   size_t at;  // its place
-  std::string function;
+  std::string function, source;
   int block = 0;  // threads
   size_t arguments = 0;
   int64_t static_shared = 0;
+  size_t launches = 1;  // a bundle has as many; of several, each runs those of all members side by side
   MemberCost cost = {};
 
   double time() const { return std::max(cost.block_time, cost.bytes_time); }
@@ -46,6 +49,15 @@ struct Open {
       if (std::binary_search(needed.begin(), needed.end(), small.at))
         stage = std::max(stage, small.cost.stage + 1);
     return stage;
+  }
+
+  // Bytes with one more member: those of one text have theirs together.
+  int64_t static_shared(const Small& more) const {
+    std::map<std::string_view, int64_t> by_text = {{more.source, more.static_shared}};
+    for (const Small& small : members) by_text.emplace(small.source, small.static_shared);
+    int64_t bytes = 0;
+    for (const auto& [text, own] : by_text) bytes += own;
+    return bytes;
   }
 
   // Microseconds.
@@ -105,14 +117,16 @@ class Bundler {
     const RowCall* row = row_call(call);
     if (row == nullptr) return std::nullopt;
     const CudaCode code = call_code(call, context_, CodeForm::member);
-    if (!joins_bundle(code)) return std::nullopt;
-    const CudaLaunch& launch = code.launches[0];
+    if (!joins_bundle(code) || (code.launches.size() > 1 && !is_region(call))) return std::nullopt;
+    const CudaLaunch& launch = code.launches[0];  // of several, the one that reads what the call reads
     const Small small{.at = at,
                       .function = launch.function,
+                      .source = code.source,
                       .block = launch.block,
                       .arguments = call.inputs.size() + call.outputs.size() + launch.params.size() +
                                    launch.fparams.size() + 1,
                       .static_shared = code.static_shared_bytes,
+                      .launches = code.launches.size(),
                       .cost = member_cost(call, launch, context_)};
     const bool fits = small.cost.blocks <= INT32_MAX / static_cast<int64_t>(2 * kMaxMembers) &&
                       small.time() <= kLongestCall;
@@ -122,10 +136,12 @@ class Bundler {
   // Whether the open bundle with the call takes no more time than without it, and the call by itself.
   Decision add_if_it_pays(Open& open, const Small& small) const {
     size_t arguments = small.arguments;
-    int64_t shared = small.static_shared;
-    for (const Small& other : open.members) arguments += other.arguments, shared += other.static_shared;
-    if (open.members.size() == kMaxMembers || arguments > kMaxArguments || shared > kMaxStaticShared)
+    for (const Small& other : open.members) arguments += other.arguments;
+    if (open.members.size() == kMaxMembers || arguments > kMaxArguments ||
+        open.static_shared(small) > kMaxStaticShared)
       return Decision::no("the bundle takes no more members");
+    if (small.launches != open.members[0].launches || (small.launches > 1 && small.cost.stage > 0))
+      return Decision::no("its launches are not those of the bundle");
     const double apart = open.time(context_.target) + edge_ + small.time();
     open.members.push_back(small);
     const double together = open.time(context_.target);

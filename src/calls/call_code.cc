@@ -75,10 +75,12 @@ CudaCode call_code(const KernelCall& call, const CodeContext& context, CodeForm 
 }
 
 bool joins_bundle(const CudaCode& code) {
-  if (!code.member || code.launches.size() != 1 || !(code.workspace_bytes == Dim(0))) return false;
-  const CudaLaunch& launch = code.launches[0];
-  return launch.cluster == 1 && launch.block <= kMaxBundleBlock && launch.shared_bytes <= kMaxBundleShared &&
-         launch.tensor_maps.empty() && launch.grid[1] == Dim(1) && launch.grid[2] == Dim(1);
+  const auto fits = [](const CudaLaunch& launch) {
+    return launch.cluster == 1 && launch.block <= kMaxBundleBlock &&
+           launch.shared_bytes <= kMaxBundleShared && launch.tensor_maps.empty() &&
+           launch.grid[1] == Dim(1) && launch.grid[2] == Dim(1);
+  };
+  return code.member && std::all_of(code.launches.begin(), code.launches.end(), fits);
 }
 
 int bundle_blocks(int64_t widest_stage, const Target& target) {

@@ -66,8 +66,12 @@ double price_of(const KernelCall& call, const CodeContext& context) {
 
 CallCost cost_of(const KernelCall& call, const CodeContext& context) {
   const double edge = edge_of(context);
-  if (const auto* bundle = std::get_if<Bundle>(&call.what))
-    return bundle_cost(member_costs(*bundle, context), context.target);
+  if (const auto* bundle = std::get_if<Bundle>(&call.what)) {
+    CallCost cost = bundle_cost(member_costs(*bundle, context), context.target);
+    const size_t launches = call_code(bundle->members[0].call, context, CodeForm::member).launches.size();
+    cost.time += static_cast<double>(launches - 1) * (edge + kBlockTime);
+    return cost;
+  }
   if (const auto* group = std::get_if<GroupedProducts>(&call.what)) {
     double sum = 0;
     for (const KernelCall& member : group->members) sum += time_alone(member, context) - edge;

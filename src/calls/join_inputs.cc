@@ -38,7 +38,7 @@ Decision takes_region(const KernelCall& region, const KernelCall& product, const
   if (!takes_prologue(call_problem(product, context)))
     return Decision::no("no block of " + to_string(row_call(product)->way) + " can compute its rows");
   const CudaCode code = call_code(region, context, CodeForm::member);
-  if (!joins_bundle(code) || code.launches[0].block > kPrologueThreads ||
+  if (!joins_bundle(code) || code.launches.size() != 1 || code.launches[0].block > kPrologueThreads ||
       bounds(code.launches[0].grid[0], context.ranges).hi > kMostBlocks)
     return Decision::no("the region wants more than a block of the product has");
   return {};

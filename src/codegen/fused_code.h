@@ -10,7 +10,9 @@ namespace aicf {
 // of their own. Of one stage, the grid holds a block for each of the members' blocks. Of several, it is one
 // cluster or one block, to whose blocks those of every stage are distributed in turn; what a stage wrote is
 // visible to the next when all have met. If members report data errors, so does the launch, which is given
-// one error for each member. Members must be such that joins_bundle() of their code.
+// one error for each member. Members of several launches, as rows that are split over blocks, all have as
+// many and one stage: each launch of the bundle runs theirs of its number. Members must be such that
+// joins_bundle() of their code.
 CudaCode bundle_code(const KernelCall& bundle, const CodeContext& context);
 
 // Products that share a launch: their row generates for all of them.

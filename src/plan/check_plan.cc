@@ -97,12 +97,14 @@ void check_launches(const Step& step, const Plan& plan, const std::string& where
   }
 }
 
-// Members name operands of the step and leave none out; their stages ascend from 0. That no member of a stage
+// Members name operands of the step and leave none out but a workspace, which is the last output; their
+// stages ascend from 0, and only members of one stage have several launches. That no member of a stage
 // touches what another one writes is checked with the sizes (bind_step.h).
-void check_members(const Step& step, const std::string& where) {
+void check_members(const Step& step, const EntryPlan& entry, const std::string& where) {
   if (step.members.empty()) return;
-  if (step.launches.size() != 1 || step.program >= 0 || !step.library.call.empty() || !step.bodies.empty())
-    throw violation("a bundle is not one launch", where);
+  if (step.launches.empty() || (step.launches.size() > 1 && step.members.back().stage != 0) ||
+      step.program >= 0 || !step.library.call.empty() || !step.bodies.empty())
+    throw violation("a bundle is not one launch, or several of one stage", where);
   std::vector<bool> inputs(step.inputs.size()), outputs(step.outputs.size());
   const auto mark = [&](const std::vector<int32_t>& numbers, std::vector<bool>& named) {
     for (const int32_t number : numbers) {
@@ -118,6 +120,10 @@ void check_members(const Step& step, const std::string& where) {
     stage = member.stage;
     mark(member.inputs, inputs);
     mark(member.outputs, outputs);
+  }
+  if (!outputs.empty() && !outputs.back()) {
+    const Buffer& last = entry.buffers[static_cast<size_t>(step.outputs.back().buffer)];
+    if (last.kind == BufferKind::kArena && last.name == "workspace") outputs.pop_back();
   }
   for (const auto* named : {&inputs, &outputs})
     if (std::find(named->begin(), named->end(), false) != named->end())
@@ -153,7 +159,7 @@ void check_step(const Step& step, size_t index, const EntryPlan& entry, const Pl
   if (step.program < -1 || step.program >= static_cast<int32_t>(plan.programs.size()))
     throw violation("a program index is out of range", where);
   check_launches(step, plan, where);
-  check_members(step, where);
+  check_members(step, entry, where);
   if (!step.bodies.empty() &&
       (step.program >= 0 || (step.module >= 0 && step.launches.size() != kControlLaunches)))
     throw violation("a step of control flow has other code", where);

@@ -9,6 +9,7 @@
 #include "calls/call_code.h"
 #include "codegen/cuda_build.h"
 #include "codegen/testing/compile_cuda.h"
+#include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "compile/testing/random_graph.h"
 #include "compile/testing/selected_calls.h"
@@ -242,6 +243,29 @@ TEST(Bundles, LookUpManyTablesInOneLaunch) {
   }
 }
 
+// Rows that are split over blocks are two launches; those of several rows side by side stay two.
+TEST(Bundles, TakeRowsOfTwoLaunches) {
+  const Flow flow(parse(R"(program {
+  entry main(%x: f32[1, 300000], %y: f32[1, 300000], %z: f32[1, 200000]) {
+    %0 = reduce_sum(%x) {axes = [1], keepdims = true} : f32[1, 1]
+    %1 = reduce_sum(%y) {axes = [1], keepdims = true} : f32[1, 1]
+    %2 = reduce_max(%z) {axes = [1], keepdims = true} : f32[1, 1]
+    return "a" = %0, "b" = %1, "c" = %2
+  }
+})"),
+                  "sm_90");
+  ASSERT_EQ(flow.after().size(), 1u);
+  EXPECT_EQ(members_of(flow.after()[0]).size(), 3u);
+  Plan plan = flow.plan();
+  check_plan(plan);
+  bind_all(plan, 1);
+  EXPECT_EQ(step_of(plan).launches.size(), 2u);
+  EXPECT_NE(step_of(plan).launches[0].function, step_of(plan).launches[1].function);
+  EXPECT_EQ(step_of(plan).outputs.size(), 4u);  // a workspace is the last
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_compiles(flow.sources(), "sm_90");
+}
+
 // Loads past the caches that see other threads' writes are for memory that a launch does not write.
 TEST(Bundles, ReadNothingPastTheCaches) {
   AICF_NEEDS_NVRTC();
@@ -275,7 +299,7 @@ TEST(Bundles, ForeignPlansAreChecked) {
   refused([](Step& s) { s.members[0].inputs[0] = static_cast<int32_t>(s.inputs.size()); });
   refused([](Step& s) { s.members[0].outputs[0] = -1; });
   refused([](Step& s) { s.members.erase(s.members.begin()); });
-  refused([](Step& s) { s.launches.push_back(s.launches[0]); });
+  refused([](Step& s) { s.launches.push_back(s.launches[0]); });  // of several stages
 }
 
 }  // namespace
