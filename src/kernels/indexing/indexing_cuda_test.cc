@@ -294,6 +294,13 @@ TEST(IndexingCuda, UpdatesInAnyOrderAreNotSorted) {
         p.replaced = {0};
         EXPECT_EQ(function(p), kAnyOrder);
       }
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (const int64_t reduction : {3, 4}) {
+      EXPECT_EQ(function(lines_problem(dtype, 30, 40000, 1000, reduction)), kAnyOrder);
+      CudaProblem rows = edges_problem(dtype, 80000, 5000, 56);  // which share an order
+      rows.params[1] = Dim(reduction);
+      EXPECT_NE(last_scatter(find_cuda_kernel("scatter_elements")->generate(rows)), kAnyOrder);
+    }
   for (const DType dtype : {DType::i32, DType::i64}) {
     CudaProblem p = lines_problem(dtype, 1, 100000, 300, 1);
     repeat(p.inputs[2]);
@@ -321,13 +328,38 @@ TEST(IndexingCuda, UpdatesWhoseOrderMattersAreSorted) {
   const auto function = [](const CudaProblem& p) {
     return last_scatter(find_cuda_kernel("scatter_elements")->generate(p));
   };
-  for (const auto& [dtype, reduction] : {std::pair{DType::f32, 1},
-                                         {DType::f32, 3},
-                                         {DType::f32, 4},
-                                         {DType::i64, 2},
-                                         {DType::i64, 0},
-                                         {DType::i8, 1}})
+  for (const auto& [dtype, reduction] :
+       {std::pair{DType::f32, 1}, {DType::f16, 2}, {DType::i64, 2}, {DType::i64, 0}, {DType::i8, 1}})
     EXPECT_NE(function(lines_problem(dtype, 1, 100000, 30000, reduction)), kAnyOrder);
+}
+
+// Sums of f16 are whole numbers of its smallest: no order, where every update has an index of its own.
+TEST(IndexingCuda, SumsOfF16AreExact) {
+  RowTexts texts;
+  const auto functions = [&](const CudaProblem& p) {
+    const CudaCode code = texts.add("scatter_elements", p, {});
+    EXPECT_FALSE(scatter_order("scatter_elements", p) &&
+                 code.launches.back().function == "finish_exact_sums");
+    return std::pair{code.launches.size(), last_scatter(code)};
+  };
+  const std::string exact = "finish_exact_sums";
+  CudaProblem p = lines_problem(DType::f16, 16, 400000, 100000, 1);
+  EXPECT_EQ(functions(p), std::pair(size_t{3}, exact));
+  p.replaced = {0};
+  EXPECT_EQ(functions(p), std::pair(size_t{3}, exact));
+  p.replaced = {};
+  repeat(p.inputs[0]);
+  EXPECT_EQ(functions(p), std::pair(size_t{3}, exact));
+  p.inputs[0].strides = {Dim(1), Dim(100000)};  // is copied first
+  EXPECT_EQ(functions(p), std::pair(size_t{4}, exact));
+  for (const CudaProblem& other :
+       {lines_problem(DType::bf16, 16, 400000, 100000, 1), lines_problem(DType::f32, 16, 400000, 100000, 1),
+        lines_problem(DType::f16, 16, 400000, 100000, 2),
+        lines_problem(DType::f16, 16, (1 << 22) + 1, 100000, 1),
+        lines_problem(DType::f16, 1, 400000, 100000, 1), edges_problem(DType::f16, 80000, 5000, 64)})
+    EXPECT_NE(functions(other).second, exact);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
 }
 
 // Sums of whole numbers that the type has all of are not rounded.

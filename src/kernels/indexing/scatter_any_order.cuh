@@ -1,15 +1,60 @@
-// Scatters on a copy of x of which the result does not depend on the order of the updates, by atomic operations: sums,
-// maxima and minima of integers, sums of floats that all are whole numbers without rounding, one element everywhere.
+// Scatters on a copy of x of which the result does not depend on the order of the updates, by atomic operations: sums
+// of integers, maxima and minima, sums of floats that all are whole numbers without rounding, one element everywhere.
 #pragma once
 
 #include "indexing/scatter.cuh"
 
 namespace aicf {
 
+template <class T>
+struct HasNan : IsFloat<T> {};
+template <>
+struct HasNan<f16> {
+  static constexpr bool value = true;
+};
+template <>
+struct HasNan<bf16> {
+  static constexpr bool value = true;
+};
+
+__device__ __forceinline__ bool is_nan(float x) { return x != x; }
+__device__ __forceinline__ bool is_nan(double x) { return x != x; }
+template <class Half>
+__device__ __forceinline__ bool is_nan(Half x) {
+  return is_nan(to_float(x));
+}
+
+// The bits of a float as a number that ascends with it; -0 comes before 0.
+template <class Word>
+__device__ __forceinline__ int64_t ascending(Word bits) {
+  constexpr Word kSign = Word(Word(1) << (8 * sizeof(Word) - 1));
+  return (bits & kSign) != 0 ? -int64_t(Word(bits & Word(~kSign))) - 1 : int64_t(bits);
+}
+
+// The larger or smaller of floats. A NaN stays, and one that comes has always the same bits. What is there only grows, or
+// only shrinks, so most updates need no more than a look.
+template <int kReduction, class T>
+__device__ __forceinline__ void combine_floats_atomically(T* to, T update) {
+  using Word = Bits<sizeof(T)>;
+  const bool makes_nan = is_nan(update);
+  const Word bits = makes_nan ? Word(Word(~Word(0)) >> 1) : *reinterpret_cast<const Word*>(&update);
+  Word* place = reinterpret_cast<Word*>(to);
+  Word old = *static_cast<const volatile Word*>(place);
+  while (!is_nan(*reinterpret_cast<const T*>(&old))) {
+    const bool stays = kReduction == kMax ? ascending(bits) <= ascending(old) : ascending(bits) >= ascending(old);
+    if (stays && !makes_nan) return;
+    const Word seen = atomicCAS(place, old, bits);
+    if (seen == old) return;
+    old = seen;
+  }
+}
+
 template <int kReduction, class T>
 __device__ __forceinline__ void combine_atomically(T* to, T update) {
   if constexpr (kReduction == kReplace)
     *to = update;
+  else if constexpr ((kReduction == kMax || kReduction == kMin) && HasNan<T>::value)
+    combine_floats_atomically<kReduction>(to, update);
   else if constexpr (kReduction == kMax)
     atomicMax(to, update);
   else if constexpr (kReduction == kMin)

@@ -530,9 +530,19 @@ bool has_one_result(const CudaProblem& problem, const RowScatter& rows) {
       break;
     case ScatterReduction::max:
     case ScatterReduction::min:
+      if (is_float(dtype)) return true;
       break;
   }
   return dtype == DType::i32 || dtype == DType::i64;
+}
+
+// Whether maxima and minima of floats take longer by atomic operations than by an order, which rows of many
+// elements share with each other and other scatters, or than by one launch whose blocks find the updates.
+bool sorts_faster(const CudaProblem& problem, const RowScatter& rows) {
+  const bool extreme = rows.reduction == ScatterReduction::max || rows.reduction == ScatterReduction::min;
+  return extreme && is_float(problem.outputs[0].dtype) &&
+         (!(rows.s.block.count() == Dim(1)) ||
+          scan_of_rows(problem, rows.s, rows.covers).way != ScanWay::kNone);
 }
 
 // Whether every order of the updates gives the same bits, and the blocks of one launch do not find them
@@ -542,7 +552,7 @@ bool is_in_any_order(const CudaProblem& problem, const RowScatter& rows) {
   if (is_member(problem) ||
       order_memory(problem.inputs.size(), problem.outputs.size()) != OrderMemory::kWorkspace)
     return false;
-  if (!has_one_result(problem, rows)) return false;
+  if (!has_one_result(problem, rows) || sorts_faster(problem, rows)) return false;
   if (problem.replaces(0)) return true;
   const Scan scan = scan_of_rows(problem, rows.s, rows.covers);
   return scan.way == ScanWay::kNone || scan.cycles > kCyclesOfLaunch;
@@ -583,6 +593,63 @@ CudaCode any_order_code(const CudaProblem& problem, ScatterProblem s, ScatterRed
   }
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
+  return code;
+}
+
+// Whether sums of f16 take less time as whole numbers, by an atomic operation for each element, than what
+// brings the updates in order: of several lines, which share no order with another scatter. So many for one
+// place have exact sums (scatter_exact.cuh).
+bool adds_exactly(const CudaProblem& problem, size_t axis, const RowScatter& rows) {
+  constexpr int64_t kMost = int64_t{1} << 22;
+  constexpr double kCyclesOfElement = 0.03, kCyclesOfTarget = 0.01, kCyclesOfLaunches = 9000;
+  const CudaWindow &indices = problem.inputs[1], &out = problem.outputs[0];
+  const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
+  const double updates = number(rows.s.lines.count()), targets = number(element_count(out.sizes));
+  return rows.reduction == ScatterReduction::add && out.dtype == DType::f16 && !is_member(problem) &&
+         order_memory(problem.inputs.size(), problem.outputs.size()) == OrderMemory::kWorkspace &&
+         out.strides == row_major_strides(out.sizes) && !(rows.s.lines.count() == indices.sizes[axis]) &&
+         upper_bound(indices.sizes[axis], problem.ranges) <= kMost && updates <= kScatterChunk * targets &&
+         scan_of_rows(problem, rows.s, rows.covers).way == ScanWay::kNone &&
+         kCyclesOfLaunches + kCyclesOfElement * updates * number(rows.s.block.count()) +
+                 kCyclesOfTarget * targets <
+             order_cycles(problem, rows.s);
+}
+
+CudaCode exact_sums_code(const CudaProblem& problem, ScatterProblem s) {
+  const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
+  s.places.merge_axes();
+  s.block.merge_axes();
+  const Dim count = element_count(out.sizes), specials = count * Dim(8);
+  const Dim units = ceildiv(specials + ceildiv(count, Dim(8)) * Dim(4), Dim(16));
+  const bool one = is_one_element(x), reads_x = one || x.strides == out.strides;
+  CudaCode code = empty_code();
+  code.source += includes({"indexing/scatter_exact.cuh"});
+  code.workspace_bytes = units * Dim(16);
+  if (!problem.replaces(0) && !reads_x) add_copy(code, problem, 0, "copy");
+  const auto add = [&](const std::string& name, const Dim& threads, bool reports,
+                       const std::function<std::string(CudaParams&)>& call) {
+    CudaParams params;
+    const std::string body =
+        "  int64_t* sums = static_cast<int64_t*>(workspace);\n  uint32_t* specials = "
+        "reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + " +
+        params.expr(specials) + ");\n" + call(params);
+    CudaLaunch launch = flat_launch(name, blocks_for(threads, kScatterBlock), kScatterBlock, params);
+    launch.reports_errors = reports;
+    add_kernel(code, problem, std::move(launch), body);
+  };
+  add("clear_exact_sums", units, false, [&](CudaParams& params) {
+    return "  aicf::clear_exact_sums(reinterpret_cast<uint4*>(sums), " + params.expr(units) + ");\n";
+  });
+  const Dim threads = s.lines.count() * s.block.count();
+  add("add_exactly", threads, true, [&](CudaParams& params) {
+    return scatter_text(problem, s, max(threads, count), params) +
+           "  aicf::add_exactly(s, in1, in2, sums, specials, error);\n";
+  });
+  add("finish_exact_sums", count, false, [&](CudaParams& params) {
+    return "  aicf::finish_exact_sums<" + std::string(one && !problem.replaces(0) ? "true" : "false") +
+           ">(sums, specials, " + params.expr(count) + ", " +
+           (!problem.replaces(0) && reads_x ? "in0" : "out0") + ", out0);\n";
+  });
   return code;
 }
 
@@ -695,6 +762,7 @@ CudaCode generate_scatter_elements(const CudaProblem& problem) {
   if (const char* function = lines_function(problem, axis, rows))
     return lines_code(problem, axis, reduction, function);
   if (is_in_any_order(problem, rows)) return any_order_code(problem, std::move(rows.s), reduction);
+  if (adds_exactly(problem, axis, rows)) return exact_sums_code(problem, std::move(rows.s));
   if (const auto buckets = elements_buckets(problem, axis))
     return bucket_scatter_code(problem, axis, *buckets, reduction,
                                element_type(problem.outputs[0].dtype, reduction));
@@ -756,7 +824,9 @@ std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProble
   if (kernel->generate != generate_scatter_elements) return std::nullopt;
   const size_t axis = cuda_axis(problem, problem.outputs[0]);
   const RowScatter rows = elements_rows(problem, axis);
-  if (lines_function(problem, axis, rows) != nullptr || elements_buckets(problem, axis)) return std::nullopt;
+  if (lines_function(problem, axis, rows) != nullptr || adds_exactly(problem, axis, rows) ||
+      elements_buckets(problem, axis))
+    return std::nullopt;
   return order_of(problem, rows, cost);
 }
 
