@@ -34,7 +34,6 @@ TEST(Simplify, SelectsWhatAConstantDecides) {
   }
 }
 
-<<<<<<< HEAD
 // What is sliced of what was joined or padded is made of the part alone.
 TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
   const Program program = parse(R"(program {
@@ -71,7 +70,8 @@ TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
   EXPECT_EQ(source(4), graph.inputs()[2]);
   EXPECT_EQ(graph.producer(graph.outputs()[5])->op, Op::slice);
   expect_equal_meaning(program, graph, {{"n", 5}});
-=======
+}
+
 // Whether one element is repeated by a view or stands there many times.
 TEST(Simplify, DropsFactorsThatAreOneEverywhere) {
   const Program program = parse(R"(program {
@@ -89,7 +89,6 @@ TEST(Simplify, DropsFactorsThatAreOneEverywhere) {
   const Graph simple = run_pass(simplify, program);
   EXPECT_EQ(count_ops(simple, Op::mul), 1) << print(simple);
   expect_equal_meaning(program, simple, {});
->>>>>>> 178843c9 (Drop factors that are one everywhere, not in one element alone)
 }
 
 TEST(Simplify, NarrowingCastsComeBeforeViewsAndUndoWideningOnes) {
