@@ -91,7 +91,7 @@ def our_graph(call: Call, operands: list[torch.Tensor], gradient: bool) -> Any:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     with whole_attention(operands):
-        return make_fx(with_gradients(call, operands))(*operands)
+        return make_fx(with_gradients(call, operands), tracing_mode="fake")(*operands)
 
 
 def ours(

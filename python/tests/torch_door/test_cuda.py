@@ -168,3 +168,33 @@ def test_bf16_mixed_is_near_f32(model: nn.Module) -> None:
     x = torch.randn(8, 16, device=GPU)
     rows = aicf.torch.precision_report(model, (x,), "bf16-mixed", device="cuda")
     assert 0 < max(row.relative for row in rows) < 0.03
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+@pytest.mark.parametrize("length", [5, 60, 250, 520, 777, 2050, 9001])
+def test_the_first_largest_of_lines_of_any_length(length: int, dtype: torch.dtype) -> None:
+    """Lines are shared by 4 to 1,024 threads, some of them by groups of a block."""
+    x = torch.randint(-3, 4, (1001, length), device=GPU).to(dtype)
+    places = torch.randint(0, 2 * length, (1001,), device=GPU)
+    x[torch.arange(length, device=GPU) == places[:, None]] = torch.nan  # of half of the lines
+    found = aicf.compile(lambda x: (x.argmax(-1), x.argmin(-1)), (x,), device="cuda")(x)
+    for ours, theirs in zip(found, (x.argmax(-1), x.argmin(-1)), strict=True):
+        assert torch.equal(torch.as_tensor(ours, device=GPU), theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_attention_trains_as_one_op_through_the_backend(dtype: torch.dtype) -> None:
+    torch._dynamo.reset()
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    operands = [torch.randn(2, 4, 77, 40, device=GPU, dtype=dtype) for _ in range(3)]
+    found = []
+    for function in (attention, torch.compile(attention, backend="aicf")):
+        leaves = [x.clone().requires_grad_() for x in operands]
+        y = function(*leaves)
+        y.backward(y.detach().sin())
+        found.append([y.detach(), *(x.grad for x in leaves)])
+    for theirs, ours in zip(*found, strict=True):
+        assert close(ours.double(), theirs.double(), 1e-5 if dtype == torch.float32 else 5e-3)

@@ -268,11 +268,12 @@ __device__ __forceinline__ Candidate best_of(Candidate best) {
     return best_lane(best, kThreads);
   } else {
     constexpr int kWarps = kThreads / 32;
-    __shared__ Candidate warps[kWarps];
+    __shared__ Candidate warps[kWarps < 8 ? 8 : kWarps];  // of all groups of a block of 256
     best = best_lane(best, 32);
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = best;
     __syncthreads();
-    if (threadIdx.x < 32) best = best_lane(warps[threadIdx.x % kWarps], kWarps);
+    if (threadIdx.x % kThreads < 32)
+      best = best_lane(warps[threadIdx.x / kThreads * kWarps + threadIdx.x % kWarps], kWarps);
     return best;
   }
 }

@@ -74,8 +74,7 @@ def nll_loss_forward(
     rounds the sum over all targets before it divides it, which no f16 holds of 65,504 and more.
     """
     loss: Any = decompositions.nll_loss_forward if target.dim() < 2 else decompositions.nll_loss2d_forward
-    if x.dtype not in (torch.float16, torch.bfloat16):
-        return loss(x, target, weight, reduction, ignore_index)
-    wide = None if weight is None else weight.float()
-    result, total = loss(x.float(), target, wide, reduction, ignore_index)
+    dtype = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    wide = None if weight is None else weight.to(dtype)
+    result, total = loss(x.to(dtype), target, wide, reduction, ignore_index)
     return result.to(x.dtype), total.to(x.dtype)
