@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import aicf
+import aicf.torch.backend as backend
 import numpy as np
 import pytest
 import torch
@@ -191,7 +192,7 @@ def test_attention_trains_as_one_op_through_the_backend(dtype: torch.dtype) -> N
 
     operands = [torch.randn(2, 4, 77, 40, device=GPU, dtype=dtype) for _ in range(3)]
     found = []
-    for function in (attention, torch.compile(attention, backend="aicf")):
+    for function in (attention, torch.compile(attention, backend=backend.aicf_backend)):
         leaves = [x.clone().requires_grad_() for x in operands]
         y = function(*leaves)
         y.backward(y.detach().sin())
