@@ -146,6 +146,26 @@ TEST(Recompute, AParamIsWidenedWhereItIsRead) {
   EXPECT_EQ(copies(optimised(kWidened, Target())), 1);
 }
 
+// Sums over the columns of a norm of rows: a region of rows stores no weight, which is over other elements.
+TEST(Recompute, ARegionStoresWhatIsOverItsElementsOrItsRows) {
+  Program program = parse(R"(program {
+  entry main(%x: f16[100, 64], %w: f16[64], %b: f16[64]) {
+    %0 = layer_norm(%x, %w, %b) {axis = 1} : f16[100, 64]
+    %1 = tanh(%0) : f16[100, 64]
+    %2 = cast(%1) {dtype = f32} : f32[100, 64]
+    %3 = reduce_sum(%2) {axes = [0]} : f32[64]
+    %4 = cast(%3) {dtype = f16} : f16[64]
+    return "y" = %4
+  }
+}
+)");
+  program.metadata[kGradientsKey] = "";
+  const Graph graph = run_pipeline(program, kGpu, {}, nullptr).entries[0];
+  for (const Node& node : graph.nodes())
+    if (node.op == Op::fused)
+      for (ValueId id : node.results) EXPECT_EQ(graph.type(id).rank(), 2) << print(graph);
+}
+
 // The sums of dy and of dy x over the rows read dy once, on a GPU.
 TEST(MergeReductions, SumsThatReadOneValueAreOneRegion) {
   const char* const text = R"(program {

@@ -93,7 +93,7 @@ class Recomputer {
       chain.leaves.insert(stored);
       return true;
     }
-    if (!is_removed(value) &&
+    if (!is_removed(value) && can_store(unit, inner.type.shape) &&
         is_cheap_to_store(most_elements(inner.type.shape, context_.program.sizes), chain.elements)) {
       chain.gains.insert(value);
       return true;
@@ -103,6 +103,15 @@ class Recomputer {
     if (node.op == Op::cast) return expand_cast(value.first, node, chain);
     return std::all_of(node.operands.begin(), node.operands.end(),
                        [&](ValueId operand) { return expand(Inner{value.first, operand}, chain); });
+  }
+
+  // A region stores values over all of its elements, and over those that a reduction leaves; what few
+  // operands decide alone, such as a widened weight, is over others.
+  static bool can_store(const RecomputedRegion& unit, const Shape& shape) {
+    const std::vector<Node>& nodes = unit.body.nodes();
+    return shape == region_domain(unit) || std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+             return op_info(node.op).has(kReduction) && unit.body.shape(node.results[0]) == shape;
+           });
   }
 
   // Whether readers compute it already: nothing is gained by storing it again.
@@ -121,7 +130,8 @@ class Recomputer {
       chain = std::move(deeper);
       return true;
     }
-    if (!widens(plan_.units[unit].body, cast)) return false;
+    const RecomputedRegion& region = plan_.units[unit];
+    if (!widens(region.body, cast) || !can_store(region, region.body.shape(from.second))) return false;
     chain.gains.insert(from);
     return true;
   }
