@@ -161,9 +161,10 @@ TEST(Recompute, ARegionStoresWhatIsOverItsElementsOrItsRows) {
 )");
   program.metadata[kGradientsKey] = "";
   const Graph graph = run_pipeline(program, kGpu, {}, nullptr).entries[0];
-  for (const Node& node : graph.nodes())
-    if (node.op == Op::fused)
-      for (ValueId id : node.results) EXPECT_EQ(graph.type(id).rank(), 2) << print(graph);
+  for (const Node& node : graph.nodes()) {
+    if (node.op != Op::fused) continue;
+    for (ValueId id : node.results) EXPECT_EQ(graph.type(id).rank(), 2) << print(graph);
+  }
 }
 
 // The sums of dy and of dy x over the rows read dy once, on a GPU.
