@@ -280,7 +280,7 @@ class Sweep:
         return 0
 
     def lost(self, place: Place, why: str) -> dict[str, Any]:
-        """The row of a process that ended: torch's side had run before, so it is ours that ended it."""
+        """The row of a process that ended, whoever ended it: it counts as a failure of ours."""
         operands, _, _ = drawn(place, self.options)
         return place.row() | {"shapes": [list(o.shape) for o in operands], "samples_us": {}, "failed": why}
 
