@@ -35,7 +35,7 @@ from families_grid import Case, cases
 from gpu_replay import captured, microseconds_in_turns
 from gpu_report import Report, require_cuda
 from verdicts import FAILED, MOST, errors, geometric_mean
-from waves import in_waves
+from waves import in_waves, share_of
 
 CACHE_BYTES = 120e6  # of operands of all copies: more than twice an H100's L2
 MOST_COPIES = 12
@@ -387,8 +387,7 @@ def main() -> int:
     ]
     if chosen("optimizer"):
         work += [Work(f"optimizer {n} of {size}", None, (n, size)) for n, size in OPTIMIZED]
-    first, of = map(int, options.share.split("/"))
-    work = work[first - 1 :: of]
+    work = list(share_of(work, options.share))
     each = partial(prepare, limits=limits, rounds=options.rounds)
     done = 0
     for item, row in in_waves(each, work, options.parallel, end - 15, each=options.each):

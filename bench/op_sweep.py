@@ -34,7 +34,7 @@ from drawn_streams import Stream  # noqa: E402
 from machine import describe_machine, measured_tree, physical_cores, versions  # noqa: E402
 from sweep_ops import OPS, Operand, Sizes  # noqa: E402
 from verdicts import FAILED, errors, fault, geometric_mean, usable  # noqa: E402
-from waves import in_waves  # noqa: E402
+from waves import in_waves, share_of  # noqa: E402
 
 from bench.stats import ratios  # noqa: E402
 
@@ -257,7 +257,6 @@ class Sweep:
 
     def places(self) -> list[Place]:
         options = self.options
-        first, of = map(int, options.share.split("/"))
         chosen = [
             i for i, op in enumerate(OPS) if not options.ops or any(part in op.name for part in options.ops)
         ]
@@ -265,7 +264,7 @@ class Sweep:
             Place(i, index, dtype, gradient)
             for dtype in options.dtypes
             for index in range(options.sizes)
-            for i in chosen[first - 1 :: of]
+            for i in share_of(chosen, options.share)
             for gradient in ((False, True) if OPS[i].gradient and options.gradients else (False,))
         ]
 

@@ -14,11 +14,19 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-__all__ = ["Row", "in_waves"]
+__all__ = ["Row", "in_waves", "share_of"]
 
 Row = dict[str, Any]
 Timed = Callable[[], Row]
 PREPARE_SECONDS, TIME_SECONDS = 240.0, 60.0  # of a wave, of a case
+
+
+def share_of(items: Sequence[Any], share: str) -> Sequence[Any]:
+    """Of "k/n" every n-th from the k-th, so that n machines do all. ValueError for what is no such share."""
+    first, of = map(int, share.split("/"))
+    if not 1 <= first <= of:
+        raise ValueError(f"no share: {share}; expected k/n with k from 1 to n")
+    return items[first - 1 :: of]
 
 
 def _work(connection: Connection, prepare: Callable[[Any], Timed]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from . import _aicf
 
-__all__ = ["FLOATS", "INTS", "dtype_name", "is_float", "is_half", "is_int"]
+__all__ = ["FLOATS", "HALVES", "INTS", "dtype_name", "is_float", "is_half", "is_int"]
 
 FLOATS = ("f64", "f32", "f16", "bf16")
 HALVES = ("f16", "bf16")

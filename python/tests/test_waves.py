@@ -8,7 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-from waves import in_waves
+import pytest
+from waves import in_waves, share_of
 
 ENDS, RAISES, RAISES_LATER = 3, 5, 7
 
@@ -38,3 +39,10 @@ def test_every_case_has_its_row_or_a_reason() -> None:
 
 def test_what_has_no_time_is_left() -> None:
     assert list(in_waves(prepare, range(3), 1, time.monotonic() - 1)) == []
+
+
+def test_shares_are_all_of_it_once() -> None:
+    assert sorted([*share_of(range(7), "1/2"), *share_of(range(7), "2/2")]) == list(range(7))
+    for share in ("0/2", "3/2"):
+        with pytest.raises(ValueError, match=share):
+            share_of(range(7), share)

@@ -11,9 +11,10 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dty
 
 from .. import ops
 from .._aicf import Dim
+from .._dtypes import HALVES
 from ..symtensor import SymTensor
 from .symbolic import real_scalar
-from .types import dtype_name, is_float, is_half
+from .types import TORCH_DTYPES, dtype_name, is_float, is_half
 
 if TYPE_CHECKING:
     from .lower import Lowering
@@ -83,6 +84,10 @@ class Call:
             return x
         return ops.cast(x, dtype=dtype)
 
+    def summed(self, x: SymTensor) -> SymTensor:
+        """In the dtype that torch sums in: halves as f32."""
+        return self.cast(x, "f32") if is_half(x.dtype) else x
+
     def number(self, value: Any, dtype: str) -> SymTensor:
         """A scalar of a Python number or a symbolic size."""
         if isinstance(value, Dim):
@@ -124,7 +129,7 @@ def computes_wide(opmath: Opmath | None, out: Any, operands: Any) -> bool:
     return any(not _is_held(x, dtype) for x in numbers for dtype in halves)
 
 
-_HALVES = {torch.float16, torch.bfloat16}
+_HALVES = {TORCH_DTYPES[name] for name in HALVES}
 
 
 def _is_held(value: Any, dtype: torch.dtype) -> bool:

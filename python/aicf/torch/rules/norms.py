@@ -7,6 +7,7 @@ from typing import Any
 from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
+from ..types import is_half
 from .table import rule
 
 __all__: list[str] = []
@@ -289,4 +290,4 @@ def _group_norm_backward(
 
 
 def _wide_type(x: SymTensor) -> str:
-    return "f32" if x.dtype in ("f16", "bf16") else x.dtype
+    return "f32" if is_half(x.dtype) else x.dtype

@@ -12,7 +12,6 @@ from ... import ops
 from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from .pads import padded
-from .pools import wide
 from .shape import joined, take
 from .table import rule
 
@@ -82,6 +81,6 @@ def _col2im(
         for a in range(2):
             start = padding[a] - place[a] * dilation[a] + reach[a]
             given = take(given, n + 2 + a, start, size[a])
-        return wide(c, ops.reshape(given, shape=c.shape))
+        return c.summed(ops.reshape(given, shape=c.shape))
 
     return c.cast(functools.reduce(ops.add, map(part, itertools.product(*map(range, kernel)))))

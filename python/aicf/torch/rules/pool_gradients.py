@@ -16,7 +16,7 @@ from ...symtensor import SymTensor
 from ..call import Call, Decompose
 from ..decompositions.pools import SMALL_PLANE
 from .convolutions import per_axis
-from .pools import gathered_sums, wide, window_counts, window_spans
+from .pools import gathered_sums, larger_first, window_counts, window_spans
 from .table import rule
 
 __all__: list[str] = []
@@ -137,7 +137,7 @@ def _max_pool_backward(
     def chosen(shifts: tuple[int, ...]) -> SymTensor:
         here = ops.eq(_shifted(places, axes, shifts), position)
         part = ops.select(here, _shifted(given, axes, shifts), c.number(0, given.dtype))
-        return part if windows_are_apart else wide(c, part)
+        return part if windows_are_apart else c.summed(part)
 
     return _sum_of_windows(c, axes, chosen)
 
@@ -189,9 +189,7 @@ def _maxima_of_tiles(c: Call, grad: SymTensor, x: SymTensor, axes: Sequence[_Cov
         if best is None:
             best = value
             continue
-        wins = ops.bit_and(ops.eq(best, best), ops.bit_or(ops.ne(value, value), ops.gt(value, best)))
-        best = ops.select(wins, value, best)
-        chosen = ops.select(wins, c.number(number, "i32"), chosen)
+        best, chosen = larger_first(best, chosen, value, c.number(number, "i32"))
     shape = [1] * len(lead) + [size for stride in strides for size in (1, stride)]
     own = c.graph.constant(numpy.arange(math.prod(strides), dtype="int32").reshape(shape))
     apart = [*lead, *(size for axis in axes for size in (axis.groups, 1))]
@@ -229,7 +227,7 @@ def _avg_pool_backward(
     windows = grad.shape[-len(axes) :]
     if not _are_few(axes) or any(len(axis.shifts) > 1 for axis in axes):
         raise Decompose("a product is shorter than a sum over windows that overlap, or sizes are symbolic")
-    share = wide(c, grad)
+    share = c.summed(grad)
     counts = numpy.ones(())
     for axis, count in zip(axes, windows, strict=True):
         start = numpy.arange(count) * axis.stride - axis.padding
@@ -270,7 +268,7 @@ def _adaptive_backward(c: Call, grad: Any, x: Any) -> SymTensor:
         raise Decompose("many windows are over one position")
     spans = [(axis, window_spans(*size)) for axis, size in zip(axes, sizes, strict=True)]
     count = window_counts(grad.ndim, spans)
-    total = wide(c, grad)
+    total = c.summed(grad)
     total = ops.div(total, c.cast(c.graph.constant(count), total.dtype))
     for axis, (size, out) in reversed(list(zip(axes, sizes, strict=True))):
         if size != out:

@@ -20,14 +20,9 @@ from .pads import padded
 from .shape import squeezed, take
 from .table import rule
 
-__all__ = ["gathered_sums", "wide", "window_counts", "window_spans"]
+__all__ = ["gathered_sums", "larger_first", "window_counts", "window_spans"]
 
 _MOST_SLICES = 9  # of one region
-
-
-def wide(c: Call, x: SymTensor) -> SymTensor:
-    """In the dtype that sums are taken in."""
-    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
 
 
 def window_counts(rank: int, spans: Sequence[tuple[int, list[tuple[int, int]]]]) -> numpy.ndarray:
@@ -98,6 +93,14 @@ def _max_pool_indices(
     return ops.reshape(values, shape=c.shape), ops.reshape(index, shape=c.shape)
 
 
+def larger_first(
+    best: SymTensor, chosen: SymTensor, value: SymTensor, number: SymTensor
+) -> tuple[SymTensor, SymTensor]:
+    """The larger of two values with its number: NaN is the largest, of equals the first stays."""
+    wins = ops.bit_and(ops.eq(best, best), ops.bit_or(ops.ne(value, value), ops.gt(value, best)))
+    return ops.select(wins, value, best), ops.select(wins, number, chosen)
+
+
 def _asks_for_indices(c: Call) -> bool:
     """Whether something but the pool's gradient reads the indices: that finds maxima again."""
     if c.trains:
@@ -146,9 +149,7 @@ def _maxima_of_slices(
         if best is None:
             best = value
             continue
-        wins = ops.bit_and(ops.eq(best, best), ops.bit_or(ops.ne(value, value), ops.gt(value, best)))
-        best = ops.select(wins, value, best)
-        chosen = ops.select(wins, c.number(number, "i32"), chosen)
+        best, chosen = larger_first(best, chosen, value, c.number(number, "i32"))
     for a in range(rank):
         shape = [1] * x.ndim
         shape[first + a] = outs[a]
@@ -258,7 +259,7 @@ def _adaptive(c: Call, x: Any, size: Any) -> SymTensor:
         out, in_size = c.shape[axis], x.shape[axis]
         if axis in uneven or out == in_size:
             continue
-        x = wide(c, x) if uneven else x
+        x = c.summed(x) if uneven else x
         if out == 1:
             x = ops.reduce_mean(x, axes=[axis], keepdims=True)
         else:
@@ -290,7 +291,7 @@ def gathered_sums(c: Call, x: SymTensor, axis: int, places: numpy.ndarray) -> Sy
     shape[axis] = len(places)
 
     def term(k: int) -> SymTensor:
-        part = wide(c, squeezed(take(seen, axis, k, 1), axis))
+        part = c.summed(squeezed(take(seen, axis, k, 1), axis))
         inside = places[:, k] >= 0
         if inside.all():
             return part
@@ -298,7 +299,7 @@ def gathered_sums(c: Call, x: SymTensor, axis: int, places: numpy.ndarray) -> Sy
 
     if places.shape[1] <= _MOST_SLICES:
         return functools.reduce(ops.add, map(term, range(places.shape[1])))
-    seen = wide(c, seen)
+    seen = c.summed(seen)
     shape.insert(axis, places.shape[1])
     inside = c.graph.constant((places.T >= 0).reshape(shape))
     return ops.reduce_sum(ops.select(inside, seen, c.number(0, seen.dtype)), axes=[axis])

@@ -131,12 +131,8 @@ def _mixed(
 def _between_gathered(c: Call, x: SymTensor, a: _Axis, align: bool) -> SymTensor:
     low, weight = a.linear(align)
     high = numpy.minimum(low + 1, a.size - 1)
-    parts = [_wide(c, _taken(c, x, a.axis, places)) for places in (low, high)]
+    parts = [c.summed(_taken(c, x, a.axis, places)) for places in (low, high)]
     return _mixed(c, parts[0], parts[1], weight, x.ndim, a.axis)
-
-
-def _wide(c: Call, x: SymTensor) -> SymTensor:
-    return c.cast(x, "f32") if x.dtype in ("f16", "bf16") else x
 
 
 def _between_neighbours(c: Call, x: SymTensor, axes: Sequence[_Axis]) -> SymTensor:
@@ -161,7 +157,7 @@ def _between_neighbours(c: Call, x: SymTensor, axes: Sequence[_Axis]) -> SymTens
         for a, shift in zip(axes, shifts, strict=True):
             part = take(part, a.axis, shift, a.size)
         # What computes all places of the result is one region.
-        return _wide(c, ops.broadcast_to(ops.reshape(part, shape=apart), shape=full))
+        return c.summed(ops.broadcast_to(ops.reshape(part, shape=apart), shape=full))
 
     values = {shifts: neighbour(shifts) for shifts in itertools.product(range(3), repeat=len(axes))}
     for a in reversed(axes):
