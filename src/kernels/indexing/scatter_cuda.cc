@@ -6,12 +6,13 @@
 #include <cmath>
 #include <set>
 
-#include "base/comma_list.h"
 #include "base/error.h"
 #include "base/rounding.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/indexing/copy_cuda.h"
+#include "kernels/indexing/scatter_any_order_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
+#include "kernels/indexing/scatter_text.h"
 #include "kernels/order/merge_cuda.h"
 #include "kernels/tile/cuda/tile_cuda.h"
 
@@ -19,7 +20,6 @@ namespace aicf {
 
 namespace {
 
-constexpr int32_t kScatterBlock = 256;
 constexpr int64_t kManyLines = 8192;  // enough threads, each walking its updates
 constexpr int64_t kFewUpdates = 16;   // per line: a walk is shorter than a sort
 // Of scatter_order.cuh.
@@ -30,45 +30,10 @@ constexpr int64_t kPlacesOfUpdate = 8;    // at most, where an order is shared
 constexpr int64_t kLongChunksInline = 8;  // of a run, at most, that who adds them folds
 // Of sort_scanned_updates; the third: bytes of shared memory beside those of the updates.
 constexpr int64_t kSortScanBlock = 512, kSortScanWarps = kSortScanBlock / 32, kSortScanShared = 24 * 1024;
-CudaCode empty_code() {
-  CudaCode code;
-  code.source = includes({"indexing/indexing.cuh", "indexing/scatter.cuh"});
-  return code;
-}
 
 ScatterReduction reduction_of(const Dim& param) {
   return static_cast<ScatterReduction>(param.require_constant("reduction of a scatter"));
 }
-std::string reduction_number(ScatterReduction reduction) {
-  return std::to_string(static_cast<int64_t>(reduction));
-}
-
-// What replaces is moved as bits.
-std::string element_type(DType dtype, ScatterReduction reduction) {
-  if (reduction == ScatterReduction::none) return "aicf::Bits<" + std::to_string(dtype_bytes(dtype)) + ">";
-  return std::string(cuda_type(dtype));
-}
-
-std::string pointer_text(const std::string& type, const std::string& name, bool constant) {
-  return "reinterpret_cast<" + std::string(constant ? "const " : "") + type + "*>(" + name + ")";
-}
-
-// A Scatter of this problem, `s`, in a kernel of so many threads.
-std::string scatter_text(const CudaProblem& problem, const ScatterProblem& s, const Dim& threads,
-                         CudaParams& params) {
-  const auto wide_list = [&](const std::vector<Dim>& dims, bool as_params = false) {
-    const std::string list =
-        comma_list(dims, [&](const Dim& dim) { return as_params ? params.param(dim) : params.expr(dim); });
-    return "{" + (list.empty() ? "0" : list) + "}";
-  };
-  return "  using I = " + std::string(index_type(problem, threads)) + ";\n  const aicf::Scatter<I, " +
-         std::to_string(s.lines.rank()) + ", " + std::to_string(s.places.rank()) + ", " +
-         std::to_string(s.block.rank()) + ", " + std::to_string(s.bounds.size()) + "> s = {" +
-         walk_value(s.lines, params) + ", " + walk_value(s.places, params) + ", " +
-         walk_value(s.block, params) + ", " + wide_list(s.bounds, is_member(problem)) + ", " +
-         wide_list(s.target_steps) + ", I(" + params.expr(s.component_stride) + ")};\n";
-}
-
 // A scatter whose updates a program makes: the call as a whole, text that defines the program's struct
 // Updates, and the expression that makes one.
 struct MadeUpdates {
@@ -86,7 +51,7 @@ struct ScatterForm {
   const CudaProblem& kernel() const { return made != nullptr ? *made->kernel : problem; }
   bool reports() const { return made != nullptr && made->reports; }
   CudaCode empty_code() const {
-    CudaCode code = aicf::empty_code();
+    CudaCode code = scatter_code();
     if (made != nullptr) code.source += made->text;
     return code;
   }
@@ -124,10 +89,6 @@ int64_t scatter_unit(const CudaProblem& problem, const ScatterProblem& s, bool w
     add_all(s.places.strides[1]);
   }
   return widest_unit(block, bases, dtype_bytes(out.dtype));
-}
-
-bool is_one_element(const CudaWindow& x) {
-  return std::all_of(x.strides.begin(), x.strides.end(), [](const Dim& stride) { return stride == Dim(0); });
 }
 
 // Whether updates reach so little of the output that finding where those of every place begin takes longer
@@ -316,7 +277,7 @@ CudaCode lines_code(const CudaProblem& problem, size_t axis, ScatterReduction re
   for (size_t i = 0; i < out.sizes.size(); ++i)
     if (i != axis) lines.add_axis(indices.sizes[i], {indices.strides[i], updates.strides[i], out.strides[i]});
   lines.merge_axes();
-  CudaCode code = empty_code();
+  CudaCode code = scatter_code();
   if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
   const std::string type = element_type(out.dtype, reduction);
   CudaParams params;
@@ -558,44 +519,6 @@ bool is_in_any_order(const CudaProblem& problem, const RowScatter& rows) {
   return scan.way == ScanWay::kNone || scan.cycles > kCyclesOfLaunch;
 }
 
-// By atomic operations on a copy of x.
-CudaCode any_order_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction) {
-  constexpr int64_t kMostCounted = 8192, kCountingBlock = 512, kFewestCounting = 32;
-  constexpr int64_t kUpdatesOfTarget = 4;  // of a block, at least: it adds a count to every target
-  s.places.merge_axes();
-  s.block.merge_axes();
-  const bool alike = is_one_element(problem.inputs[2]);
-  const std::string type = element_type(problem.outputs[0].dtype, reduction);
-  CudaCode code = empty_code();
-  code.source += includes({"indexing/scatter_any_order.cuh"});
-  if (!problem.replaces(0)) add_copy(code, problem, 0, "copy");
-  const Dim updates = s.lines.count(), threads = updates * s.block.count();
-  const int64_t targets = upper_bound(s.targets, problem.ranges), usual = size_to_choose_by(updates, problem);
-  const int64_t counting = targets > kMostCounted
-                               ? 0
-                               : std::min(2 * problem.machine.multiprocessors,
-                                          usual / (kUpdatesOfTarget * std::max<int64_t>(1, targets)));
-  CudaParams params;
-  std::string body = scatter_text(problem, s, max(threads, s.targets), params);
-  const std::string operands =
-      pointer_text(type, "in2", true) + ", " + pointer_text(type, "out0", false) + ", error);\n";
-  CudaLaunch launch;
-  if (alike && reduction == ScatterReduction::add && s.block.rank() == 0 && counting >= kFewestCounting) {
-    body += "  aicf::count_updates(s, in1, " + params.expr(updates) + ", int(" + params.expr(s.targets) +
-            "), " + operands;
-    const Dim blocks = min(blocks_for(updates, kCountingBlock), Dim(counting));
-    launch = flat_launch("count_updates", blocks, kCountingBlock, params);
-    launch.shared_bytes = targets * 4;
-  } else {
-    body += "  aicf::combine_in_any_order<" + reduction_number(reduction) + ", " +
-            (alike ? "true" : "false") + ">(s, in1, " + operands;
-    launch = flat_launch("combine_in_any_order", blocks_for(threads, kScatterBlock), kScatterBlock, params);
-  }
-  launch.reports_errors = true;
-  add_kernel(code, problem, std::move(launch), body);
-  return code;
-}
-
 // Whether sums of f16 take less time as whole numbers, by an atomic operation for each element, than what
 // brings the updates in order: of several lines, which share no order with another scatter. So many for one
 // place have exact sums (scatter_exact.cuh).
@@ -613,44 +536,6 @@ bool adds_exactly(const CudaProblem& problem, size_t axis, const RowScatter& row
          kCyclesOfLaunches + kCyclesOfElement * updates * number(rows.s.block.count()) +
                  kCyclesOfTarget * targets <
              order_cycles(problem, rows.s);
-}
-
-CudaCode exact_sums_code(const CudaProblem& problem, ScatterProblem s) {
-  const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
-  s.places.merge_axes();
-  s.block.merge_axes();
-  const Dim count = element_count(out.sizes), specials = count * Dim(8);
-  const Dim units = ceildiv(specials + ceildiv(count, Dim(8)) * Dim(4), Dim(16));
-  const bool one = is_one_element(x), reads_x = one || x.strides == out.strides;
-  CudaCode code = empty_code();
-  code.source += includes({"indexing/scatter_exact.cuh"});
-  code.workspace_bytes = units * Dim(16);
-  if (!problem.replaces(0) && !reads_x) add_copy(code, problem, 0, "copy");
-  const auto add = [&](const std::string& name, const Dim& threads, bool reports,
-                       const std::function<std::string(CudaParams&)>& call) {
-    CudaParams params;
-    const std::string body =
-        "  int64_t* sums = static_cast<int64_t*>(workspace);\n  uint32_t* specials = "
-        "reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + " +
-        params.expr(specials) + ");\n" + call(params);
-    CudaLaunch launch = flat_launch(name, blocks_for(threads, kScatterBlock), kScatterBlock, params);
-    launch.reports_errors = reports;
-    add_kernel(code, problem, std::move(launch), body);
-  };
-  add("clear_exact_sums", units, false, [&](CudaParams& params) {
-    return "  aicf::clear_exact_sums(reinterpret_cast<uint4*>(sums), " + params.expr(units) + ");\n";
-  });
-  const Dim threads = s.lines.count() * s.block.count();
-  add("add_exactly", threads, true, [&](CudaParams& params) {
-    return scatter_text(problem, s, max(threads, count), params) +
-           "  aicf::add_exactly(s, in1, in2, sums, specials, error);\n";
-  });
-  add("finish_exact_sums", count, false, [&](CudaParams& params) {
-    return "  aicf::finish_exact_sums<" + std::string(one && !problem.replaces(0) ? "true" : "false") +
-           ">(sums, specials, " + params.expr(count) + ", " +
-           (!problem.replaces(0) && reads_x ? "in0" : "out0") + ", out0);\n";
-  });
-  return code;
 }
 
 // The function that walks lines of few updates, or many lines; none where updates are sorted or in any order.
