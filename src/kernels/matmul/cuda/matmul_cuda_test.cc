@@ -13,89 +13,22 @@
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/cuda_machine.h"
 #include "kernels/matmul/cuda/matmul_plan.h"
+#include "kernels/matmul/testing/matmul_case.h"
 #include "kernels/testing/layout_text.h"
 
 namespace aicf {
 namespace {
 
 using cuda_testing::expect_compiles;
-
-using Engine = std::mt19937;
-
-int64_t pick(Engine& engine, int64_t low, int64_t high) {
-  return std::uniform_int_distribution<int64_t>(low, high)(engine);
-}
-template <class T>
-T pick(Engine& engine, const std::vector<T>& values) {
-  return values[static_cast<size_t>(pick(engine, 0, static_cast<int64_t>(values.size()) - 1))];
-}
-
-// The accumulator, rounded to the operands' type, plus a row of the result's type.
-TileProgram bias_program(DType dtype) {
-  const bool half = dtype == DType::f16 || dtype == DType::bf16;
-  const DType tile = half ? DType::f32 : dtype;
-  const TileType type = tile_register_type(tile);
-  TileProgram program;
-  program.inputs = {tile, dtype};
-  program.outputs = {dtype};
-  program.registers.assign(3, {type});
-  TileInstr load{.op = TileOp::load, .type = type, .dst = 0, .operand = 0};
-  TileInstr bias{.op = TileOp::load, .type = type, .dst = 1, .operand = 1};
-  TileInstr add{.op = TileOp::add, .type = type, .dst = 2, .a = 0, .b = 1};
-  TileInstr store{.op = TileOp::store, .type = type, .a = 2, .operand = 2};
-  program.stages = {{load, bias, add, store}};
-  return program;
-}
-
-std::string between(const std::string& text, const std::string& first, const std::string& last) {
-  const size_t at = text.find(first);
-  return at == std::string::npos ? "" : text.substr(at, text.find(last, at) - at);
-}
-
-struct Case {
-  TileProgram program;
-  SymbolRanges ranges;
-  CudaProblem problem;
-};
-
-void link(Case& c, int arch) {
-  c.problem.program = &c.program;
-  c.problem.ranges = &c.ranges;
-  c.problem.arch = arch;
-}
-
-CudaWindow window(DType dtype, const Shape& batch, const Dim& rows, const Dim& columns, bool transposed,
-                  int64_t padding, bool shared) {
-  CudaWindow w{dtype, Dim(0), batch, {}};
-  w.sizes.push_back(rows);
-  w.sizes.push_back(columns);
-  const Dim length = (transposed ? rows : columns) + Dim(padding);
-  Dim stride = length * (transposed ? columns : rows);
-  w.strides.resize(batch.size());
-  for (size_t axis = batch.size(); axis-- > 0; stride = stride * batch[axis])
-    w.strides[axis] = shared ? Dim(0) : stride;
-  w.strides.push_back(transposed ? Dim(1) : length);
-  w.strides.push_back(transposed ? length : Dim(1));
-  return w;
-}
-
-struct Layout {
-  bool x_transposed = false, y_transposed = false;
-  int64_t padding = 0;
-  bool x_shared = false, y_shared = false;
-};
-
-void set_windows(Case& c, DType dtype, const Shape& batch, const Dim& m, const Dim& n, const Dim& k,
-                 const Layout& layout) {
-  c.program = bias_program(dtype);
-  c.problem.inputs = {window(dtype, batch, m, k, layout.x_transposed, layout.padding, layout.x_shared),
-                      window(dtype, batch, k, n, layout.y_transposed, layout.padding, layout.y_shared)};
-  c.problem.outputs = {window(dtype, batch, m, n, false, 0, false)};
-  CudaWindow bias = c.problem.outputs[0];
-  for (Dim& stride : bias.strides) stride = Dim(0);
-  bias.strides.back() = Dim(1);
-  c.problem.inputs.push_back(bias);
-}
+using matmul_testing::between;
+using matmul_testing::bias_program;
+using matmul_testing::Case;
+using matmul_testing::Engine;
+using matmul_testing::Layout;
+using matmul_testing::link;
+using matmul_testing::pick;
+using matmul_testing::set_windows;
+using matmul_testing::window;
 
 Dim random_size(Engine& engine, const std::string& name, SymbolRanges& ranges) {
   const int64_t size = pick<int64_t>(engine, {1, 2, 7, 8, 40, 64, 100, 384, 1000, 4096});
@@ -268,61 +201,6 @@ TEST(MatmulCuda, tf32_runs_by_wgmma_where_y_lies_rounded_along_k) {
   }
   EXPECT_GT(forms.size(), 8u);
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(sources, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
-}
-
-// Products of f32 by parts: every tile and layout stays in registers, and shared memory lies as the host
-// counts.
-TEST(MatmulCuda, tf32x3_takes_every_layout_that_the_copy_engine_reads) {
-  const auto problem_of = [](Case& c, int arch, const Layout& layout) {
-    set_windows(c, DType::f32, {Dim(2)}, Dim(1000), Dim(520), Dim(1004), layout);
-    link(c, arch);
-  };
-  const auto fits = [&](int arch, const Layout& layout, const std::vector<Dim>& params = {}) {
-    Case c;
-    problem_of(c, arch, layout);
-    c.problem.params = params;
-    return matmul_family_fits(c.problem, MatmulFamily::tf32x3);
-  };
-  EXPECT_TRUE(fits(90, {}));
-  EXPECT_TRUE(fits(90, {.x_transposed = true, .y_transposed = true, .padding = 4, .y_shared = true}));
-  EXPECT_FALSE(fits(90, {.padding = 3}));
-  EXPECT_FALSE(fits(89, {}));
-  EXPECT_FALSE(fits(90, {}, kTf32));
-  std::vector<std::string> sources, layouts;
-  for (const bool x_transposed : {false, true})
-    for (const bool y_transposed : {false, true}) {
-      Case c;
-      problem_of(c, 90, {.x_transposed = x_transposed, .y_transposed = y_transposed});
-      const std::vector<MatmulWay> ways = matmul_ways(matmul_sizes(c.problem), MatmulFamily::tf32x3, 90, 4);
-      EXPECT_GT(ways.size(), matmul_tiles(MatmulFamily::tf32x3, 4).size());
-      for (const MatmulWay& way : ways) {
-        if (split_parts(way) > 2) continue;  // as those of two
-        EXPECT_GE(way.stages, 3) << to_string(way);
-        const CudaCode code = matmul_code(c.problem, way);
-        const CudaLaunch& launch = code.launches.at(0);
-        EXPECT_LE(launch.shared_bytes, shared_limit(90)) << to_string(way);
-        EXPECT_EQ(launch.cluster, split_parts(way));
-        const auto box = [](bool along_k, int side) {
-          return along_k ? std::vector<int32_t>{32, side, 1} : std::vector<int32_t>{32, 32, 1};
-        };
-        EXPECT_EQ(launch.tensor_maps.at(0).box, box(!x_transposed, way.block_m));
-        EXPECT_EQ(launch.tensor_maps.at(1).box, box(y_transposed, way.block_n));
-        cuda_testing::LayoutText text(code.source);
-        text.use("Matmul", between(code.source, "aicf::WgmmaTf32x3<", "::run("));
-        text.use("Chunks", "aicf::WgmmaChunks<Matmul, Operands, Epilogue>");
-        text.equal(
-            "Matmul::kStages * (Matmul::kStageBytes + Matmul::kBarrierBytes) + "
-            "Matmul::kConsumers / 32 * 16 * Chunks::kRowBytes",
-            launch.shared_bytes);
-        text.equal("Matmul::Shared{0}.chunks() % 16", 0);
-        layouts.push_back(text.text());
-        sources.push_back(code.source);
-      }
-    }
-  AICF_NEEDS_NVRTC();
-  expect_compiles(layouts, "sm_90a");
   for (const std::string& image : compile_cuda(sources, "sm_90a"))
     EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
@@ -588,70 +466,6 @@ TEST(MatmulCuda, epilogues_of_tf32_tiles_stay_in_registers) {
 
 // Rows that start at 16 bytes come by four elements; along K only to threads with registers for them. The
 // stages lie as the host counts, and no array leaves the registers.
-// Of many small products, in every layout, aligned and not: what the device lays out is what the host counts.
-TEST(MatmulCuda, blocks_of_whole_products_take_every_layout) {
-  std::vector<std::string> sources;
-  Engine engine(7);
-  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::i32})
-    for (const bool x_transposed : {false, true})
-      for (const bool y_transposed : {false, true}) {
-        Case c;
-        const auto size = [&] { return Dim(pick<int64_t>(engine, {1, 3, 8, 16, 30, 49, 64})); };
-        set_windows(c, dtype, {Dim(1000)}, size(), size(), size(),
-                    {x_transposed, y_transposed, pick<int64_t>(engine, {0, 3})});
-        link(c, 90);
-        const auto ways =
-            matmul_ways(matmul_sizes(c.problem), MatmulFamily::batched, 90, accumulator_bytes(dtype));
-        ASSERT_FALSE(ways.empty());
-        for (const MatmulWay& way : ways) {
-          const CudaCode code = matmul_code(c.problem, way);
-          EXPECT_EQ(code.launches[0].grid[0], ceildiv(Dim(1000), Dim(way.batches)));
-          const std::string type =
-              "aicf::BatchedMatmul<" + between(code.source, "aicf::BatchedMatmul<", "::run")
-                                           .substr(std::string("aicf::BatchedMatmul<").size());
-          cuda_testing::LayoutText text(code.source);
-          text.use("Matmul", type);
-          text.equal("Matmul::kThreads", code.launches[0].block);
-          text.equal("Matmul::kSharedBytes", code.launches[0].shared_bytes);
-          sources.push_back(text.text());
-        }
-        sources.push_back(matmul_code(c.problem, ways[0]).source);
-      }
-  AICF_NEEDS_NVRTC();
-  expect_compiles(sources, "sm_90a");
-}
-
-// Sizes that are known at run time alone, up to what a block takes.
-TEST(MatmulCuda, whole_products_of_symbolic_sizes_compile) {
-  std::vector<std::string> sources;
-  for (const DType dtype : {DType::f32, DType::f16})
-    for (const int64_t most : {5, 33, 64}) {
-      Case c;
-      for (const char* name : {"b", "m", "n", "k"}) c.ranges[name] = {1, most};
-      set_windows(c, dtype, {Dim::symbol("b") * Dim(64)}, Dim::symbol("m"), Dim::symbol("n"),
-                  Dim::symbol("k"), {});
-      link(c, 90);
-      for (const MatmulFamily family : {MatmulFamily::batched, MatmulFamily::mma})
-        if (matmul_family_fits(c.problem, family))
-          for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), family, 90, 4))
-            if (is_for_small_products(way)) {
-              sources.push_back(matmul_code(c.problem, way).source);
-              break;
-            }
-    }
-  EXPECT_EQ(sources.size(), 9u);
-  Case large;
-  set_windows(large, DType::f16, {Dim(8)}, Dim(65), Dim(8), Dim(65), {});
-  link(large, 90);
-  EXPECT_THROW(resolve({.unit = MatmulUnit::batched, .block_m = 64, .block_n = 8, .stages = 1, .batches = 2},
-                       large.problem),
-               Error);
-  EXPECT_THROW(resolve({.unit = MatmulUnit::mma, .block_m = 64, .block_n = 64, .stages = 1}, large.problem),
-               Error);
-  AICF_NEEDS_NVRTC();
-  expect_compiles(sources, "sm_90a");
-}
-
 TEST(MatmulCuda, simt_loads_four_elements_at_a_time_where_rows_allow) {
   std::vector<std::string> sources, layouts;
   for (const MatmulWay& way : matmul_tiles(MatmulFamily::simt, 4)) {
