@@ -63,6 +63,11 @@ inline int64_t stack_bytes(const std::string& cubin) {
   for (const int64_t bytes : cuda_attributes(cubin, kFrameSize)) sum += bytes;
   return sum;
 }
+
+// Every text keeps what its threads compute with in registers.
+inline void expect_no_stack(const std::vector<std::string>& sources, const std::string& target) {
+  for (const std::string& image : compile_cuda(sources, target)) EXPECT_EQ(stack_bytes(image), 0);
+}
 // Of a thread of the function that takes most.
 inline int64_t most_registers(const std::string& cubin) {
   constexpr uint8_t kRegisterCount = 0x2f;  // EIATTR_REGCOUNT

@@ -229,8 +229,7 @@ TEST(ConvCuda, CopyEngineReadsRoundedWeightsInTf32) {
     texts.push_back(code.source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 // One axis, at a dilation.
@@ -256,8 +255,7 @@ TEST(ConvCuda, CopyEngineReadsWindowsOverTime) {
     texts.push_back(code.source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 TEST(ConvCuda, CopyEngineNeedsStepsOfOneTap) {

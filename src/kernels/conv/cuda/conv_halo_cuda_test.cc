@@ -87,8 +87,7 @@ TEST(ConvHaloCuda, ResultsStayInRegisters) {
     for (const DType dtype : {DType::f16, DType::bf16})
       texts.push_back(find_cuda_kernel("conv_halo")->generate(halo_problem(random, dtype, c, 24, 56)).source);
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 TEST(ConvHaloCuda, VariantsAreOtherKernelsAndTheFirstIsTheChoice) {

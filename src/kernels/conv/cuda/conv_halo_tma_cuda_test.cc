@@ -121,8 +121,7 @@ TEST(ConvHaloTmaCuda, ResultsStayInRegisters) {
     texts.push_back(conv_row(p).generate(p).source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 // So do they beside two operands as large as the result: those of f32 take twice the registers of halves.
@@ -155,8 +154,7 @@ TEST(ConvHaloTmaCuda, ResultsBesideOperandsStayInRegisters) {
     EXPECT_NE(texts.back().find(", false, true>::run"), std::string::npos);  // none is fetched ahead
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 TEST(ConvHaloTmaCuda, VariantsAreOtherKernels) {

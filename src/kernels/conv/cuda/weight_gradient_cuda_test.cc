@@ -75,8 +75,7 @@ TEST(WeightGradientCuda, Compiles) {
       texts.push_back(code.source);
     }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 // Groups that share a block, slices of one group, channels that are no vectors.
@@ -121,8 +120,7 @@ TEST(WeightGradientCuda, InTf32Compiles) {
     texts.push_back(code.source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_80"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_80");
 }
 
 // Three sums of a result stay in registers, in every tile.
@@ -145,8 +143,7 @@ TEST(WeightGradientCuda, ByPartsCompiles) {
     texts.push_back(code_of("weight_gradient_tf32x3", p).source);
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 // Few maps take narrow tiles, so that less of a product is padding.
@@ -293,8 +290,7 @@ TEST(WeightGradientCuda, HaloSumsStayInRegisters) {
     }
   }
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(texts, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(texts, "sm_90a");
 }
 
 // Where windows overlap and the copy engine can read both operands.

@@ -201,8 +201,7 @@ TEST(MatmulCuda, tf32_runs_by_wgmma_where_y_lies_rounded_along_k) {
   }
   EXPECT_GT(forms.size(), 8u);
   AICF_NEEDS_NVRTC();
-  for (const std::string& image : compile_cuda(sources, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(sources, "sm_90a");
 }
 
 TEST(MatmulCuda, slices_of_k_take_every_layout_in_f32_and_tf32) {
@@ -493,8 +492,7 @@ TEST(MatmulCuda, simt_loads_four_elements_at_a_time_where_rows_allow) {
   }
   AICF_NEEDS_NVRTC();
   expect_compiles(layouts, "sm_90a");
-  for (const std::string& image : compile_cuda(sources, "sm_90a"))
-    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+  cuda_testing::expect_no_stack(sources, "sm_90a");
 }
 
 // What members of other sizes share does not know where rows start.
