@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +331,17 @@ def torch_training(work: Work, channels_last: bool, eager: bool = False) -> Side
     step, optimizer = torch_step(work, model, inputs, None if eager else _inductor)
     found, seconds = trained(work, model, step, optimizer)
     return Side(step, lambda: found, seconds)
+
+
+def moved_training(work: Work, seed: int) -> list[torch.Tensor]:
+    """What torch eager makes of the steps from weights that are each moved by a rounding of f32."""
+    rng = torch.Generator().manual_seed(seed)
+    model = copy.deepcopy(work.case.model)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(1 + 2.0**-23 * (2 * torch.rand(p.shape, generator=rng) - 1).to(p.device))
+    moved = replace(work, case=replace(work.case, model=model))
+    return torch_training(moved, False, eager=True).check()
 
 
 def our_backend(work: Work) -> Side:

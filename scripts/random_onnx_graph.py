@@ -284,6 +284,8 @@ class Graph:
         self.body_depth = 0
         self.sizes = [int(n) for n in rng.integers(2, 8, 3)]
         self.refusal = ""
+        # Of values that builders took the ranges they asked for: scales are above 0, say.
+        self.asked: dict[str, list[tuple[float, float]]] = {}
 
     # --- choices
 
@@ -397,7 +399,7 @@ class Graph:
                 and _within(v, low, high)
             ]
             if fitting:
-                return self.pick(fitting).name
+                return self.took(self.pick(fitting), low, high).name
         if self.chance(constant):
             return self.const(self.draw(dtype, low, high)(shape))
         return self.new_input(dtype, shape, low, high)
@@ -426,9 +428,14 @@ class Graph:
                 and _within(v, low, high)
             ]
             if fitting:
-                return self.pick(fitting[-6:])
+                return self.took(self.pick(fitting[-6:]), low, high)
         dtype = self.dtype(kinds)
         return self.values[self.value(dtype, self.shape(low_rank, high_rank, least), low, high, exact, 0.1)]
+
+    def took(self, value: Value, low: float | None, high: float | None) -> Value:
+        if low is not None and high is not None:
+            self.asked.setdefault(value.name, []).append((low, high))
+        return value
 
     def dtype(self, kinds: Sequence[Any]) -> np.dtype[Any]:
         """f32 more often than others."""
@@ -779,7 +786,8 @@ def finish(graph: Graph, outputs: Sequence[str], extra: NodeProto | None = None)
 def at_other_size(
     graph: Graph, model: Model, sizes: Mapping[str, int]
 ) -> tuple[dict[str, np.ndarray], list[Value], dict[str, Value]] | None:
-    """Feeds, expected outputs and what the graph starts from with these sizes; None if it does not run."""
+    """Feeds, expected outputs and what the graph starts from with these sizes; None if it does not run, or if
+    a value leaves the range that the builder of a node asked for: at a scale of 0 peers differ."""
     values = {name: v for name, v in graph.values.items() if v.kind == "constant"}
     feeds: dict[str, np.ndarray] = {}
     for name, axes in model.axes.items():
@@ -804,6 +812,13 @@ def at_other_size(
             return None
         for name, array, error in zip([n for n in node.output if n], results, errors, strict=True):
             values[name] = Value(name, array, error)
+    if not all(
+        _within(values[name], *range)
+        for name, asked in graph.asked.items()
+        if name in values
+        for range in asked
+    ):
+        return None
     return feeds, [values[v.name] for v in model.wanted], start
 
 

@@ -228,8 +228,9 @@ def torch_run(
     to = DTYPES[dtype]
     model, loss = (in_dtype(in_dtype(thing, DTYPES[start]), to) for thing in (case.model, case.loss))
     rng = np.random.default_rng(seed)
-    # A second look moves them by more, so that roundings of sums larger than a parameter are met, too.
-    unit = EPS[dtype] * (1 if seed is None or seed < RUNS else 8)
+    # A second look moves them by more, so that roundings of sums larger than a parameter are met, too, and
+    # those of the halves that a mixed step computes in: they decide the sign of a difference near 0.
+    unit = EPS[dtype] if seed is None or seed < RUNS else max(8 * EPS[dtype], unit_of(plan))
     with torch.no_grad():
         for parameter in model.parameters() if seed is not None else ():
             nudge(parameter, unit, rng)

@@ -187,6 +187,59 @@ def test_a_sign_that_a_gradient_leaves_open_is_no_error_and_a_wrong_gradient_is(
     assert judged([losses, change], [losses, change]) == [[0.0], [0.0]]
 
 
+def test_what_a_rounding_of_the_weights_becomes_is_no_fault_and_a_wrong_gradient_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    import drawn_sides
+    import drawn_worker
+    from drawn_family import Case
+
+    problem = argparse.Namespace(mode="train", device="cpu", dtype="f32", optimizer="adamw", door="step")
+    work = drawn_sides.Work(problem, Case(torch.nn.Identity(), []), [], None, 1)
+    expected = [torch.ones(3).double(), torch.ones(2, 2).double(), torch.ones(2, 2).double()]
+
+    def off_by(*each: float) -> list[torch.Tensor]:
+        return [t * (1 + by) for t, by in zip(expected, each, strict=True)]
+
+    def said(*each: float) -> str:
+        prepared = drawn_worker.Prepared(work)
+        prepared.record["errors"] = {"eager": prepared.errors(off_by(1e-6, 1e-6, 1e-6), expected)}
+        return prepared.wrong(prepared.errors(off_by(*each), expected), expected)
+
+    moved = iter([off_by(1e-6, 1e-6, 0.1), off_by(1e-6, 0.02, 0.1)] * 8)
+    monkeypatch.setattr(drawn_worker, "moved_training", lambda work, seed: next(moved))
+    assert said(1e-6, 0.07, 1e-6) == ""
+    assert "tensor 0" in said(1e-6, 0.09, 1e-6)
+    assert "tensor 0" in said(0.05, 1e-6, 1e-6)
+    assert "tensor 0" in said(1e-6, 1e-6, 0.05)
+    problem.optimizer = "sgd"
+    monkeypatch.setattr(drawn_worker, "moved_training", None)
+    assert "tensor 0" in said(1e-6, 0.07, 1e-6)
+
+
+def test_torch_trains_from_weights_moved_by_a_rounding() -> None:
+    torch = pytest.importorskip("torch")
+    import drawn_sides
+    from drawn_family import Case, Input
+
+    torch.manual_seed(0)
+    problem = argparse.Namespace(mode="train", device="cpu", dtype="f32", optimizer="adamw", door="step")
+    inputs = [torch.ones(4, 3)]
+    model = torch.nn.Linear(3, 2)
+    work = drawn_sides.Work(problem, Case(model, [Input("x", (4, 3))]), inputs, torch.zeros(4, 2), 1)
+    kept = [p.clone() for p in model.parameters()]
+    still, *moved = (
+        drawn_sides.torch_training(work, False, eager=True).check(),
+        drawn_sides.moved_training(work, 0),
+        drawn_sides.moved_training(work, 1),
+    )
+    for other in moved:
+        assert any(not torch.equal(a, b) for a, b in zip(still, other, strict=True))
+        assert all(torch.allclose(a, b, rtol=1e-4) for a, b in zip(still, other, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(kept, model.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("mode", ["inference", "train"])
 def test_a_program_that_gives_other_bits_after_its_replays_fails(mode: str) -> None:
     torch = pytest.importorskip("torch")

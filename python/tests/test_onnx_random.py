@@ -41,3 +41,22 @@ def test_bounds_follow_what_is_known_of_operands(monkeypatch: pytest.MonkeyPatch
     graph.values["n"] = Value("n", np.array([1, 2]), np.array([0, np.inf]))
     (sums,) = graph.node("Add", ["n", "n"])
     assert not np.isfinite(graph.values[sums].error).any()
+
+
+def test_a_value_that_leaves_what_a_node_asked_for_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scale that is 0 at another size has no right result that peers share."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import random_onnx_graph
+    from random_onnx_graph import Graph
+
+    graph = Graph(np.random.default_rng(0), 13, dynamic=True)
+    x = graph.new_input(np.float32, (6,), 0.25, 0.5)
+    (scale,) = graph.node("ReduceMax", [x], keepdims=0)
+    while scale not in graph.asked:
+        taken = graph.value(np.float32, (), 0.02, 0.5, True)
+    (y,) = graph.node("Div", [x, taken])
+    model = random_onnx_graph.finish(graph, [y])
+    model.axes[x], model.symbols["n"] = ["n"], 6
+    assert random_onnx_graph.at_other_size(graph, model, {"n": 7}) is not None
+    graph.asked[scale] = [(0.6, 1.0)]
+    assert random_onnx_graph.at_other_size(graph, model, {"n": 7}) is None
