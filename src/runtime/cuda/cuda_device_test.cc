@@ -15,6 +15,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "codegen/testing/needs_nvrtc.h"
 #include "compile/compile.h"
 #include "ir/text.h"
 #include "runtime/cuda/launches.h"
@@ -255,6 +256,7 @@ Artifact nested_control() {
 }
 
 TEST_F(CudaDevice, ControlFlowIsPartOfTheGraphAndIsCapturedAnewForOtherAddresses) {
+  AICF_NEEDS_NVRTC();
   const Artifact artifact = nested_control();
   in_process([&](FakeCuda& fake) {
     {
