@@ -166,6 +166,24 @@ TEST(Compile, EpiloguesOfHalfProductsSeeRoundedValues) {
   }
 }
 
+// The order in which a value is stored asks what it is a view of, whatever its rank.
+TEST(Compile, AValueOfAnyRankIsSeenWithAnother) {
+  for (const char* from : {"", "1", "1, 1", "1, 1, 1, 1"}) {
+    const std::string type = std::string("f32[") + from + "]";
+    const Program program = parse("program { entry main(%x: " + type + R"() {
+      %r = reshape(%x) {shape = [1, 1, 1]} : f32[1, 1, 1]
+      %s = neg(%r) : f32[1, 1, 1]
+      return "y" = %s
+    } })");
+    CompileOptions plain;
+    plain.opt_level = 0;
+    const Array x = random_array(DType::f32, std::vector<int64_t>((std::strlen(from) + 2) / 3, 1), 1);
+    EXPECT_EQ(loaded_on_cpu(compile(program, plain)).run("", {{"x", x}}),
+              loaded_on_cpu(compile(program)).run("", {{"x", x}}))
+        << type;
+  }
+}
+
 // x [n, 2, k] times weights of the given widths, stored transposed or not, with or without bias: as they are
 // and split into heads.
 Program projections(const std::vector<int64_t>& widths, bool transposed, bool bias, DType dtype) {

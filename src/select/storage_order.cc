@@ -181,7 +181,7 @@ class Orders {
   // Whether a reshape changes spatial axes alone.
   bool keeps_channels(const Node& reshape) const {
     const Shape &from = graph_.shape(reshape.operands[0]), &to = graph_.shape(reshape.results[0]);
-    return to.size() >= 3 && from[0] == to[0] && from[1] == to[1];
+    return from.size() >= 2 && to.size() >= 3 && from[0] == to[0] && from[1] == to[1];
   }
   // Weights that a kernel makes at every run, rounded to halves for one.
   void store_weights_last(ValueId w) {
