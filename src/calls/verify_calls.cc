@@ -200,6 +200,18 @@ class CallVerifier {
     require(use.first_operand == kOwn && row.params.size() == 1 + program.inputs.size() &&
                 program.outputs.size() == 1 && program.outputs[0] == call.outputs[0].dtype,
             "a prologue makes no updates of its scatter", &call);
+    const size_t all = operands + count_lists(program, row, call, operands);
+    require(call.inputs.size() == all || call.inputs.size() == all + 1,
+            "the program has other operands than the call", &call);
+    for (size_t i = 0; i < program.inputs.size(); ++i)
+      require(program.inputs[i] == call.inputs[kOwn + i].dtype,
+              "an operand of the program is of another dtype", &call);
+  }
+
+  // Inputs that number the rows of the program's operands, which stand behind `operands`: each operand's, or
+  // -1, is a param of the row behind its first.
+  size_t count_lists(const TileProgram& program, const RowCall& row, const KernelCall& call,
+                     size_t operands) const {
     std::set<int64_t> lists;
     for (size_t i = 0; i < program.inputs.size(); ++i) {
       const int64_t list = row.params[1 + i].constant().value_or(-2);
@@ -208,12 +220,16 @@ class CallVerifier {
               "no input numbers the rows of a table", &call);
       if (list >= 0) lists.insert(list);
     }
-    const size_t all = operands + lists.size();
-    require(call.inputs.size() == all || call.inputs.size() == all + 1,
-            "the program has other operands than the call", &call);
-    for (size_t i = 0; i < program.inputs.size(); ++i)
-      require(program.inputs[i] == call.inputs[kOwn + i].dtype,
-              "an operand of the program is of another dtype", &call);
+    return lists.size();
+  }
+
+  // How many inputs of a region stand behind its program's: the indices of what it reads at indices.
+  size_t count_indices(const TileProgram& program, const RowCall& row, const KernelCall& call) const {
+    if (facts_of(row.row).work != WorkForm::kIndexedRegion) return row.indexed ? 1 : 0;
+    require(row.params.size() == 1 + program.inputs.size(), "not every operand is a table or none", &call);
+    const size_t lists = count_lists(program, row, call, program.inputs.size());
+    require(lists > 0, "it indexes no input of its program", &call);
+    return lists;
   }
 
   // The operands of a region are those of its call, behind which the indices of an indexed one stand. An
@@ -234,8 +250,10 @@ class CallVerifier {
                 first <= call.inputs.size() && program.inputs.size() >= sums,
             "the program's operands begin elsewhere", &call);
     const size_t own = program.inputs.size() - sums, given = call.inputs.size() - first;
-    require(own + (row.indexed ? 1 : 0) == given, "the program has other operands than the call", &call);
-    require(row.indexed.has_value() == (is_region && work != WorkForm::kRegion) &&
+    require(own + count_indices(program, row, call) == given, "the program has other operands than the call",
+            &call);
+    const bool has_rows = is_region && work != WorkForm::kRegion && work != WorkForm::kIndexedRegion;
+    require(row.indexed.has_value() == has_rows &&
                 (!row.indexed || (*row.indexed >= 0 && static_cast<size_t>(*row.indexed) < own)),
             "it indexes no input of its program", &call);
     for (size_t i = 0; i < own; ++i)

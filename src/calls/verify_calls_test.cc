@@ -198,6 +198,22 @@ TEST(VerifyCalls, WhatDoesNotHoldIsTold) {
          call.inputs.push_back(call.inputs[0]);
          row_call(call)->indexed = 7;
        }},
+      {"not every operand is a table or none",
+       [](CallGraph& calls) { region_row(calls).row = "tile_indexed"; }},
+      {"it indexes no input of its program",
+       [](CallGraph& calls) {
+         RowCall& row = region_row(calls);
+         row.row = "tile_indexed";
+         row.params.resize(1 + calls.programs[static_cast<size_t>(row.programs[0].index)].inputs.size(),
+                           Dim(-1));
+       }},
+      {"no input numbers the rows of a table",
+       [](CallGraph& calls) {
+         RowCall& row = region_row(calls);
+         row.row = "tile_indexed";
+         row.params.resize(1 + calls.programs[static_cast<size_t>(row.programs[0].index)].inputs.size(),
+                           Dim(7));
+       }},
       {"elementwise names no input", [](CallGraph& calls) { calls.calls[0].elementwise = {7}; }},
       {"nothing runs", [](CallGraph& calls) { calls.calls[0].what = {}; }},
       {"it names no body", [](CallGraph& calls) { calls.calls[0].what = ControlRun{.bodies = {0}}; }},

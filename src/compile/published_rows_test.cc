@@ -276,6 +276,11 @@ std::vector<Named> cuda_cases() {
        "%a = add(%g, %p) : f32[B, 7, 333]\n %y = layer_norm(%a, %s, %s) {axis = -1, epsilon = 1e-05} : "
        "f32[B, 7, 333]\n",
        333, Against::kLargest},
+      {"tile_indexed",
+       "(%x: f32[B, 9], %i: i64[60], %w: f32[60]) {\n %g = gather(%x, %i) {axis = 1} : f32[B, 60]\n %y = "
+       "mul(%g, "
+       "%w) : f32[B, 60]\n",
+       1},
       {"tile_scattered",
        "(%t: f32[9, 64], %o: f32[9, 64], %i: i64[60, 1], %u: f32[60, 64]) {\n %n = constant f32[] = [0]\n %z "
        "= broadcast_to(%n) "

@@ -77,7 +77,7 @@ StepCost step_cost(const Step& step, const SymbolValues& sizes) {
   const std::vector<TensorArg> inputs = args_of(step.inputs, sizes);
   const WorkForm form = facts_of(step.kernel).work;
   StepCost cost{work_of(form, inputs, args_of(step.outputs, sizes), evaluate(step.params, sizes)), 0};
-  if (form == WorkForm::kRegion) {
+  if (form == WorkForm::kRegion || form == WorkForm::kIndexedRegion) {
     const double bytes = bytes_read_again(step.inputs, inputs, sizes);
     cost.bytes -= bytes;
     cost.sure_bytes -= bytes;

@@ -49,6 +49,7 @@ enum class WorkForm : uint8_t {
   kSort,               // steps beyond the elements
   kRegion,             // operands that are one window are read once
   kGatheredRegion,     // a region with rows of a table
+  kIndexedRegion,      // a region with elements of tables
   kMessages,           // a scatter, and the program that makes its updates from operands behind the indices
 };
 

@@ -212,6 +212,8 @@ double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
       return static_cast<int64_t>(input) != param(params, 1)
                  ? all
                  : std::min(all, size_at(inputs[input], 1) * distinct_elements(inputs.back()));
+    case WorkForm::kIndexedRegion:
+      return param(params, 1 + input) > 0 ? std::min(all, written) : all;
     case WorkForm::kConv:
       return input == 0 && inputs.size() > 1 ? conv_reads(inputs[0], inputs[1], outputs[0], params) : all;
     case WorkForm::kConvWeightGradient:
@@ -244,6 +246,7 @@ double touched_elements(WorkForm form, const std::vector<TensorArg>& inputs,
 // Whether indices say which of the operand's rows are read, and how often.
 bool picks_by_data(WorkForm form, const std::vector<int64_t>& params, size_t input) {
   if (form == WorkForm::kGatheredRegion) return static_cast<int64_t>(input) == param(params, 1);
+  if (form == WorkForm::kIndexedRegion) return param(params, 1 + input) > 0;
   return (form == WorkForm::kGather && input == 0) || (form == WorkForm::kMessages && input > 1);
 }
 

@@ -173,6 +173,13 @@ TEST(Work, OnlyWhatIsTouchedCounts) {
        {1, 0},
        8 * 64 + 64 + 8 + 8 * 64,
        64 + 8 + 8 * 64},
+      // A table by indices, another operand.
+      {"tile_indexed",
+       {{8, 1, 5000}, {8, 64}, {64}},
+       {{8, 64}},
+       {2, 2, -1},
+       3 * 8 * 64 + 64,
+       2 * 8 * 64 + 64},
       {"scatter_nd", {{1000, 8}, {5, 1}, {5, 8}}, {{1000, 8}}, {0}, 5 + 40 + 40, 5 + 40},
       {"scatter_elements", {{1000}, {5}, {5}}, {{1000}}, {0, 0}, 5 + 5 + 5, 5 + 5},
       // Old rows, indices, a table of which five rows are read, a factor for each update, indices of the

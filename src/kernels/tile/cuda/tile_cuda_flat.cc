@@ -42,7 +42,7 @@ class FlatWriter : public TileWriter {
   void choose() {
     const size_t rank = space_.rank();
     axis_ = rank - 1;  // wraps for rank 0: no axis
-    vector_ = rank == 0 ? 1 : added_ != nullptr ? vector_width(axis_) : flat_vector();
+    vector_ = rank == 0 ? 1 : added_ != nullptr ? vector_width(axis_) : store_width(axis_);
     const Dim length = rank == 0 ? Dim(1) : space_.sizes[axis_];
     while (vector_ > 1 && (bound(length) < vector_ || (rank > 1 && !divisible(length, vector_))))
       vector_ /= 2;
@@ -58,27 +58,6 @@ class FlatWriter : public TileWriter {
     const int64_t filling = 2048 * problem_.machine.multiprocessors, threads = bound(count_);
     while (items_ > 1 && threads / items_ < 2 * filling) items_ /= 2;
     threads_ = threads < filling ? 128 : items_ == 1 ? 512 : 256;
-  }
-
-  // A lane stores 16 bytes of a result at most: neighbouring lanes then fill whole sectors of memory with
-  // each store. It loads a sector of an input at most, in as narrow accesses as the input's alignment asks
-  // for.
-  int flat_vector() const {
-    int width = 16;
-    bool stores = false;
-    const auto shrink = [&](auto fits) {
-      while (width > 1 && !fits()) width /= 2;
-    };
-    for (size_t i = 0; i < space_.views.size(); ++i) {
-      if (access(i, axis_) != Access::kContiguous) continue;
-      const TileView& view = space_.views[i];
-      const int bytes = dtype_bytes(view.dtype);
-      shrink([&] { return width * bytes <= (is_output(i) ? 16 : 32); });
-      if (!is_output(i)) continue;
-      stores = true;
-      shrink([&] { return width * bytes <= view_alignment(view, axis_); });
-    }
-    return stores ? width : std::min(width, vector_width(axis_));
   }
 
   // Elements of an input that lie a few elements apart, all of which a thread loads in wide accesses. Each

@@ -45,6 +45,24 @@ int TileWriter::vector_width(size_t axis) const {
   return width;
 }
 
+int TileWriter::store_width(size_t axis) const {
+  int width = 16;
+  bool stores = false;
+  const auto shrink = [&](auto fits) {
+    while (width > 1 && !fits()) width /= 2;
+  };
+  for (size_t i = 0; i < space_.views.size(); ++i) {
+    if (access(i, axis) != Access::kContiguous) continue;
+    const TileView& view = space_.views[i];
+    const int bytes = dtype_bytes(view.dtype);
+    shrink([&] { return width * bytes <= (is_output(i) ? 16 : 32); });
+    if (!is_output(i)) continue;
+    stores = true;
+    shrink([&] { return width * bytes <= view_alignment(view, axis); });
+  }
+  return stores ? width : std::min(width, vector_width(axis));
+}
+
 std::string TileWriter::load_text(size_t view, size_t axis, const std::string& x, const std::string& offset,
                                   const std::string& left) {
   const std::string from = operand(view) + (offset == "0" ? "" : " + " + offset);

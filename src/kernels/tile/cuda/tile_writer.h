@@ -30,6 +30,10 @@ class TileWriter {
   // Elements of a vector along `axis`: 16 bytes of the narrowest contiguous view, less where alignment asks
   // for it.
   int vector_width(size_t axis) const;
+  // The same where every element is on its own. A lane stores 16 bytes of a result at most: neighbouring
+  // lanes then fill whole sectors of memory with each store. It loads a sector of an input at most, in as
+  // narrow accesses as the input's alignment asks for.
+  int store_width(size_t axis) const;
   // Loads operand `view` into the vector `x` (one element of it for kRepeat) from `offset`. `left` names the
   // count of elements that exist; empty: all do.
   std::string load_text(size_t view, size_t axis, const std::string& x, const std::string& offset,
