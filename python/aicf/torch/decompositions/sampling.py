@@ -53,7 +53,10 @@ def _unpadded(x: torch.Tensor, size: Any, padding: int, align: bool) -> tuple[to
 def _taps(x: torch.Tensor, size: Any, interpolation: int, padding: int, align: bool) -> list[_Tap]:
     """Of coordinates -1..1 along one axis."""
     scale = (size - 1) / 2 if align else size / 2
-    x = (x + 1) / 2 * (size - 1) if align else ((x + 1) * size - 1) / 2
+    if align or interpolation == _NEAREST:  # nearest as torch rounds it: halves are exact
+        x = (x + 1) * scale - (0 if align else 0.5)
+    else:
+        x = x * scale + (scale - 0.5)
     if interpolation == _CUBIC:
         low = x.floor()
         away = [x - low - step for step in range(-1, 3)]
@@ -67,6 +70,24 @@ def _taps(x: torch.Tensor, size: Any, interpolation: int, padding: int, align: b
         return [_Tap(x.round(), 1, None)]
     low, slope = x.floor(), slope * scale
     return [_Tap(low, 1 - (x - low), -slope), _Tap(low + 1, x - low, slope)]
+
+
+def _within(tap: _Tap, size: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The position that a tap reads, an edge in place of one outside, and its weight, which is 0 there."""
+    place = tap.place.clamp(0, size - 1)
+    return place.long(), torch.where(place == tap.place, tap.weight, 0).to(place.dtype)
+
+
+def _nested(corners: Sequence[torch.Tensor], weights: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+    """The weighted sum of corners, the last axis fastest."""
+    if not weights:
+        return corners[0]
+    step = len(corners) // len(weights[0])
+    parts = [
+        _nested(corners[i * step : (i + 1) * step], weights[1:]) * weight
+        for i, weight in enumerate(weights[0])
+    ]
+    return functools.reduce(torch.add, parts)
 
 
 @dataclass(frozen=True)
@@ -103,31 +124,41 @@ def _weight(factors: Sequence[Any], inside: torch.Tensor, dtype: torch.dtype) ->
     return weight[..., None]
 
 
-def _sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align: bool) -> _Sampler:
-    """Computes in f32 or f64."""
+def _axes_of(
+    grid: torch.Tensor, x: torch.Tensor, interpolation: int, padding: int, align: bool
+) -> list[list[_Tap]]:
+    """In f32 or f64; a grid has the last axis first."""
     wide = torch.promote_types(x.dtype, torch.float32)
     sizes = x.shape[2:]
-    axes = [
+    return [
         _taps(grid[..., len(sizes) - 1 - a].to(wide), size, interpolation, padding, align)
         for a, size in enumerate(sizes)
     ]
-    return _Sampler(x.movedim(1, -1), wide, axes)
+
+
+def _sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align: bool) -> _Sampler:
+    axes = _axes_of(grid, x, interpolation, padding, align)
+    return _Sampler(x.movedim(1, -1), torch.promote_types(x.dtype, torch.float32), axes)
 
 
 @decomposes(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
 def grid_sampler(
     x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align_corners: bool
 ) -> torch.Tensor:
-    """Whole rows of channels are read, where torch's decomposition indexes each element."""
-    sampler = _sampler(x, grid, interpolation, padding, align_corners)
-    total = None
-    for corner in sampler.corners():
-        row, inside = sampler.rows(corner)
-        weight = _weight([tap.weight for tap in corner], inside, sampler.dtype)
-        part = sampler.values(row) * weight
-        total = part if total is None else total + part
-    assert total is not None
-    return total.movedim(-1, 1).to(x.dtype).contiguous()
+    """Every corner is one gather whose indices all channels share: on a GPU one region reads them all."""
+    sizes, places = x.shape[2:], grid.shape[1:-1]
+    axes = []
+    for size, taps in zip(sizes, _axes_of(grid, x, interpolation, padding, align_corners), strict=True):
+        axes.append([_within(tap, size) for tap in taps])
+    flat, corners = x.flatten(2), []
+    for corner in product(*axes):
+        row = corner[0][0]
+        for (place, _), size in zip(corner[1:], sizes[1:], strict=True):
+            row = row * size + place
+        indices = row.flatten(1)[:, None].expand(-1, x.shape[1], -1)
+        corners.append(flat.gather(2, indices).to(torch.promote_types(x.dtype, torch.float32)))
+    weights = [[weight.flatten(1)[:, None] for _, weight in taps] for taps in axes]
+    return _nested(corners, weights).to(x.dtype).unflatten(2, places)
 
 
 @decomposes(aten.grid_sampler_2d_backward.default, aten.grid_sampler_3d_backward.default)
@@ -140,29 +171,28 @@ def grid_sampler_backward(
     align_corners: bool,
     mask: Sequence[bool],
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """With respect to the positions and, where the mask says so, to the grid."""
+    """With respect to the positions and, where the mask says so, to the grid. What all corners add to the
+    positions is one product, which a scatter can make itself."""
     sampler = _sampler(x, grid, interpolation, padding, align_corners)
-    dy = grad.movedim(1, -1).to(sampler.dtype)
+    dy = grad.movedim(1, -1).flatten(0, -2).to(sampler.dtype)
     along = [torch.zeros_like(grid[..., 0], dtype=dy.dtype) for _ in sampler.axes]
-    rows, parts = [], []
+    rows, shares = [], []
     for corner in sampler.corners():
         row, inside = sampler.rows(corner)
         weights = [tap.weight for tap in corner]
         rows.append(row.flatten())
-        parts.append((dy * _weight(weights, inside, dy.dtype)).flatten(0, -2))
+        shares.append(_weight(weights, inside, dy.dtype).flatten(0, -2))
         if interpolation == _NEAREST or not mask[1]:
             continue
-        read = (sampler.values(row) * dy).sum(-1)
+        read = (sampler.values(rows[-1]) * dy).sum(-1).reshape(row.shape)
         for axis, tap in enumerate(corner):
             factors = [*weights[:axis], tap.slope, *weights[axis + 1 :]]
             along[axis] = along[axis] + read * _weight(factors, inside, dy.dtype)[..., 0]
     dx = None
     if mask[0]:
-        dx = (
-            torch.zeros_like(sampler.x, dtype=dy.dtype)
-            .flatten(0, -2)
-            .index_add(0, torch.cat(rows), torch.cat(parts))
-        )
+        parts = dy * torch.stack(shares)
+        zeros = torch.zeros_like(sampler.x, dtype=dy.dtype).flatten(0, -2)
+        dx = zeros.index_put((torch.stack(rows),), parts, accumulate=True)
         dx = dx.reshape(sampler.x.shape).movedim(-1, 1).to(x.dtype).contiguous()
     return dx, torch.stack(along[::-1], -1).to(grid.dtype) if mask[1] else None
 

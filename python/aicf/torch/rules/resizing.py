@@ -1,10 +1,12 @@
 """Interpolation of sizes that are numbers, axis by axis.
 
-A whole factor repeats every position: a view, which fuses with what reads it. Other factors gather.
+A whole factor repeats every position: a view, which fuses with what reads it. Other factors gather, and so do
+cubics: on a GPU a region reads what it gathers itself.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -46,15 +48,38 @@ class _Axis:
         )
         return numpy.minimum(places.astype(numpy.int32), self.size - 1)
 
-    def linear(self, align: bool) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """The lower of two positions beside each of the result, and how far it is from there."""
+    def between(self, align: bool) -> numpy.ndarray:
+        """Where among the positions each of the result lies."""
         place = numpy.arange(self.out, dtype=numpy.float64)
         if align:
-            place = place * ((self.size - 1) / (self.out - 1) if self.out > 1 else 0.0)
-        else:
-            place = numpy.maximum((place + 0.5) * self.step - 0.5, 0)
+            return place * ((self.size - 1) / (self.out - 1) if self.out > 1 else 0.0)
+        return (place + 0.5) * self.step - 0.5
+
+    def linear(self, align: bool) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """The lower of two positions beside each of the result, and how far it is from there."""
+        place = numpy.maximum(self.between(align), 0)
         low = numpy.minimum(place.astype(numpy.int32), self.size - 1)
         return low, numpy.minimum(place - low, 1)
+
+    def cubic(self, align: bool) -> list[tuple[numpy.ndarray, numpy.ndarray]]:
+        """The four positions around each of the result, the edges repeated, and their weights."""
+        place = self.between(align)
+        low = numpy.floor(place)
+        return [
+            (
+                numpy.clip(low + step, 0, self.size - 1).astype(numpy.int32),
+                _cubic_weight(numpy.abs(place - (low + step))),
+            )
+            for step in range(-1, 3)
+        ]
+
+
+def _cubic_weight(d: numpy.ndarray) -> numpy.ndarray:
+    """Keys' kernel of shape -0.75 at distances up to 2, as torch has it."""
+    a = -0.75
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return numpy.where(d <= 1, near, far)
 
 
 def _axes(c: Call, x: SymTensor, factors: Sequence[float | None] | None) -> list[_Axis]:
@@ -119,12 +144,17 @@ for _rank in (1, 2, 3):
 # --- between two positions
 
 
+def _along(c: Call, weight: numpy.ndarray, dtype: str, rank: int, axis: int) -> SymTensor:
+    """One weight for each position of an axis."""
+    shape = [1] * rank
+    shape[axis] = len(weight)
+    return c.cast(c.graph.constant(weight.reshape(shape).astype(numpy.float64)), dtype)
+
+
 def _mixed(
     c: Call, low: SymTensor, high: SymTensor, weight: numpy.ndarray, rank: int, axis: int
 ) -> SymTensor:
-    shape = [1] * rank
-    shape[axis] = len(weight)
-    far = c.cast(c.graph.constant(weight.reshape(shape).astype(numpy.float64)), low.dtype)
+    far = _along(c, weight, low.dtype, rank, axis)
     return ops.add(low, ops.mul(far, ops.sub(high, low)))
 
 
@@ -208,3 +238,30 @@ def _linear_by_factor(c: Call, x: Any, size: Any, align: bool, factors: Any) -> 
 for _name in ("linear1d", "bilinear2d", "trilinear3d"):
     rule(f"upsample_{_name}")(_linear_to_size)
     rule(f"upsample_{_name}.vec")(_linear_by_factor)
+
+
+# --- between four positions
+
+
+def _between_four(c: Call, x: SymTensor, a: _Axis, align: bool) -> SymTensor:
+    def term(places: numpy.ndarray, weight: numpy.ndarray) -> SymTensor:
+        part = c.summed(ops.gather(x, c.graph.constant(places), axis=a.axis))
+        return ops.mul(part, _along(c, weight, part.dtype, x.ndim, a.axis))
+
+    return functools.reduce(ops.add, itertools.starmap(term, a.cubic(align)))
+
+
+def _cubic(c: Call, x: SymTensor, align: bool, factors: Any) -> SymTensor:
+    for a in _by_growth(_axes(c, x, factors)):
+        x = _between_four(c, x, a, align)
+    return c.cast(x)
+
+
+@rule("upsample_bicubic2d")
+def _cubic_to_size(c: Call, x: Any, size: Any, align: bool, *factors: Any) -> SymTensor:
+    return _cubic(c, x, align, factors or None)
+
+
+@rule("upsample_bicubic2d.vec")
+def _cubic_by_factor(c: Call, x: Any, size: Any, align: bool, factors: Any) -> SymTensor:
+    return _cubic(c, x, align, factors)
