@@ -5,7 +5,6 @@
 
 #include "calls/call_forms.h"
 #include "calls/join_site.h"
-#include "kernels/common/abi.h"
 
 namespace aicf {
 namespace {

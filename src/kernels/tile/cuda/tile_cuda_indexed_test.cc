@@ -15,7 +15,7 @@ using tile_testing::load;
 using tile_testing::op;
 using tile_testing::store;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // Two tables of one dtype, and weights: a w + b.
 TileProgram weighted(DType dtype) {
@@ -42,7 +42,7 @@ CudaProblem sampled(const TileProgram& program, const Shape& y, const Dim& size,
   return problem;
 }
 
-std::string text_of(const CudaProblem& problem) {
+std::string indexed_text(const CudaProblem& problem) {
   check_tile_program(*problem.program);
   const CudaCode code = find_cuda_kernel("tile_indexed")->generate(problem);
   if (cuda_testing::has_nvrtc()) cuda_testing::expect_compiles({code.source}, "sm_90a");
@@ -52,17 +52,17 @@ std::string text_of(const CudaProblem& problem) {
 
 TEST(TileCudaIndexed, ManyChannelsShareAnIndex) {
   const TileProgram program = weighted(DType::f32);
-  const std::string text = text_of(sampled(program, {Dim(1562), Dim(32), Dim(289)}, Dim(289), DType::i64));
-  EXPECT_TRUE(has(text, "kItems = 8"));
-  EXPECT_TRUE(has(text, "Vec<int64_t, kVector> x3;"));  // one for all items
-  EXPECT_TRUE(has(text, "Vec<float, kVector> x2;"));    // weights, too
-  EXPECT_TRUE(has(text, "x0[k].at[v] = in0["));
+  const std::string text = indexed_text(sampled(program, {Dim(1562), Dim(32), Dim(289)}, Dim(289), DType::i64));
+  EXPECT_TRUE(mentions(text, "kItems = 8"));
+  EXPECT_TRUE(mentions(text, "Vec<int64_t, kVector> x3;"));  // one for all items
+  EXPECT_TRUE(mentions(text, "Vec<float, kVector> x2;"));    // weights, too
+  EXPECT_TRUE(mentions(text, "x0[k].at[v] = in0["));
 }
 
 TEST(TileCudaIndexed, FewElementsAreManyThreads) {
   const TileProgram program = weighted(DType::f32);
   EXPECT_TRUE(
-      has(text_of(sampled(program, {Dim(2), Dim(32), Dim(289)}, Dim(289), DType::i64)), "kItems = 1,"));
+      mentions(indexed_text(sampled(program, {Dim(2), Dim(32), Dim(289)}, Dim(289), DType::i64)), "kItems = 1,"));
 }
 
 // An index of a whole row: its elements come 16 bytes at a time, as far as all rows begin at such an address.
@@ -77,18 +77,18 @@ TEST(TileCudaIndexed, RowsComeInVectors) {
     problem.outputs = {y};
     problem.params = {Dim(2), Dim(3), Dim(3), Dim(-1)};
     problem.program = &program;
-    return text_of(problem);
+    return indexed_text(problem);
   };
-  EXPECT_TRUE(has(text(64), "load<16>(x0, in0 + (o0"));
-  EXPECT_TRUE(has(text(66), "load<8>(x0, in0 + (o0"));
-  EXPECT_TRUE(has(text(64), "Index at0[1];"));
+  EXPECT_TRUE(mentions(text(64), "load<16>(x0, in0 + (o0"));
+  EXPECT_TRUE(mentions(text(66), "load<8>(x0, in0 + (o0"));
+  EXPECT_TRUE(mentions(text(64), "Index at0[1];"));
 }
 
 TEST(TileCudaIndexed, OffsetsAreAsWideAsTables) {
   const TileProgram program = weighted(DType::f32);
   const Shape y{Dim(2), Dim(3), Dim(5)};
-  EXPECT_TRUE(has(text_of(sampled(program, y, Dim(1000), DType::i64)), "using Index = int32_t"));
-  EXPECT_TRUE(has(text_of(sampled(program, y, Dim(int64_t{1} << 31), DType::i64)), "using Index = int64_t"));
+  EXPECT_TRUE(mentions(indexed_text(sampled(program, y, Dim(1000), DType::i64)), "using Index = int32_t"));
+  EXPECT_TRUE(mentions(indexed_text(sampled(program, y, Dim(int64_t{1} << 31), DType::i64)), "using Index = int64_t"));
 }
 
 TEST(TileCudaIndexed, ManyFormsCompile) {
