@@ -247,8 +247,7 @@ bool can_run_conv_mma(const Problem& problem) {
   return is_half(dtype) || (dtype == DType::f32 && asks_tf32(problem.params));
 }
 bool can_run_conv_tf32x3(const Problem& problem) {
-  return is_conv(problem) && problem.inputs[0].dtype == DType::f32 && !asks_tf32(problem.params) &&
-         problem.params[1] == Dim(1);
+  return is_conv(problem) && problem.inputs[0].dtype == DType::f32 && !asks_tf32(problem.params);
 }
 // Of f64, which is the reference of f32 in tf32, whatever is asked.
 bool can_run_conv_simt(const Problem& problem) {

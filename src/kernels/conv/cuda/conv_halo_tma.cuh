@@ -2,7 +2,8 @@
 // channels once, with the halo of the window, and the matrix instructions read every tap of the window from that copy, a tap
 // being another first address. Rows of the product are maps, 64 of a warpgroup, and columns are pixels, up to 256: of few
 // maps an instruction reads less shared memory so. Weights come in stages, one for each slice and tap, or stay in shared
-// memory. A result is the sum over slices, over taps in row-major order, over steps of 16 channels, in tf32 of 8.
+// memory. A result is the sum over slices, over taps in row-major order, over steps of 16 channels, in tf32 of 8. Of three
+// axes a tap of the first is as further slices are: a box of its own. Groups have tiles of their own.
 // wgmma cuts the last 13 bits of f32: x is rounded to tf32 in shared memory, once for all taps; the weights lie rounded.
 // Or f32 is multiplied by parts (tf32_parts.cuh): x is split in shared memory, once for all taps, and weights in the
 // registers of the warps that multiply. The sums of a slice and tap are then added in f32, in the order above, and a
@@ -22,9 +23,10 @@ __device__ __forceinline__ uint64_t row_descriptor(uint32_t address, uint32_t do
   return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(down * 128 >> 4) << 32 | uint64_t(1) << 62;
 }
 
-// Shape: constants kSpatialAxes, 1 or 2, kHalves, of an element, kSlices, of channels, kLastInstructions, of the last slice,
-// kMaps, of the result kOutW, kOutH, of a box kRows, kColumns, kImages, kPatches, and kKernelW, kKernelH, kStrideW,
-// kStrideH, kDilationW, kDilationH, kLowW, kLowH.
+// Shape: constants kSpatialAxes, 1 to 3, kHalves, of an element, kGroups, kChannels and kMaps of a group, kSlices, of
+// channels, kLastInstructions, of the last slice, of the result kOutW, kOutH, kOutD, of a box kRows, kColumns, kImages,
+// kPatches, and kKernelW, kKernelH, kStrideW, kStrideH, kDilationW, kDilationH, kLowW, kLowH, kKernelD, kStrideD, kDilationD,
+// kLowD. The images of a box are the planes of all volumes.
 // Positions of x under a box of results. At strides neighbouring windows take every second (third, …) position: positions
 // of one remainder, or phase, of both axes lie together, so that those of neighbouring results do, whatever the tap.
 // Columns of the product are positions in order from that of a first tap, of which the last of each row have no result;
@@ -99,16 +101,17 @@ constexpr bool kMultipliesParts<NoParts> = false;
 // products go on while the other adds. kBuffers: boxes of a slice in shared memory. kKeepsWeights: the stages hold all
 // weights, of one tile of maps. kAhead: operands of the epilogue's next chunk are fetched before a chunk is stored.
 // kConstantWeights: they are loaded before the launches before this one have finished. Multiply, MultiplyFirst: see
-// wgmma_text.h; the latter is of products by parts, else NoParts.
+// wgmma_text.h; the latter is of products by parts, else NoParts. kPixelRows: the result's neighbours are maps; else pixels.
 template <class Multiply, class MultiplyFirst, class Shape, int kBlockMaps, int kBuffers, int kStages, bool kKeepsWeights,
-          bool kAhead, bool kConstantWeights>
+          bool kPixelRows, bool kAhead, bool kConstantWeights>
 struct ConvHaloTma {
   using Box = SwizzledBox<Shape>;
   static constexpr bool kParts = kMultipliesParts<MultiplyFirst>;
   static constexpr bool kPingPong = kBlockMaps == 64 && !kParts, kSharesPixels = kBlockMaps == 64 && kParts;
   static constexpr bool kConverts = Shape::kHalves == 2;  // rounds or splits x
   static constexpr int kTurns = kPingPong ? 2 : 1, kConsumers = 256, kThreads = kConsumers + 128;
-  static constexpr int kTaps = Shape::kKernelW * Shape::kKernelH, kSteps = kTaps * Shape::kSlices;  // stages of a tile
+  static constexpr int kBoxes = Shape::kKernelD * Shape::kSlices;  // of a tile
+  static constexpr int kTaps = Shape::kKernelW * Shape::kKernelH, kSteps = kTaps * kBoxes;  // of a box; stages of a tile
   static constexpr int kMapTiles = (Shape::kMaps + kBlockMaps - 1) / kBlockMaps;
   static constexpr int kPixels = Box::kPixels, kStageBytes = kBlockMaps * 128;
   static constexpr int kColumns = kSharesPixels ? (kPixels / 2 + 7) / 8 * 8 : kPixels;  // of a warpgroup
@@ -122,9 +125,13 @@ struct ConvHaloTma {
   template <class Tile>
   static constexpr int kRowBytes = 64 * int(sizeof(Tile)) + 16;  // eight rows lie in different banks
   template <class Tile>
-  static constexpr int kBytes = kChunksAt + 2 * kChunkPixels * kRowBytes<Tile>;
+  static constexpr int kMapBytes = (kChunkPixels + 8) * int(sizeof(Tile));  // so do eight maps
+  template <class Tile>
+  static constexpr int kChunkBytes = kPixelRows ? kChunkPixels * kRowBytes<Tile> : 64 * kMapBytes<Tile>;
+  template <class Tile>
+  static constexpr int kBytes = kChunksAt + 2 * kChunkBytes<Tile>;
   static_assert(kBlockMaps == 64 || kBlockMaps == 128, "a warpgroup has 64 maps");
-  static_assert(!kKeepsWeights || (kStages == kSteps && kMapTiles == 1), "all weights");
+  static_assert(!kKeepsWeights || (kStages == kSteps && kMapTiles * Shape::kGroups == 1), "all weights");
 
   struct Shared {
     uint32_t base;
@@ -141,13 +148,15 @@ struct ConvHaloTma {
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(kStages + slot); }
   };
 
-  // Tiles `blockIdx.x`, `blockIdx.x + gridDim.x`, …; tiles of maps of a box follow one another.
+  // Tiles `blockIdx.x`, `blockIdx.x + gridDim.x`, …; tiles of maps of a box, of all groups, follow one another.
   struct Work {
     uint32_t tiles;
+    static constexpr int kBoxTiles = kMapTiles * Shape::kGroups;
     __device__ __forceinline__ explicit Work(int images)
-        : tiles(uint32_t((images + Shape::kImages - 1) / Shape::kImages) * (Box::kAcross * Box::kAlong * kMapTiles)) {}
-    static __device__ __forceinline__ int map(uint32_t tile) { return int(tile % kMapTiles) * kBlockMaps; }
-    static __device__ __forceinline__ Box box(uint32_t tile) { return Box(tile / kMapTiles); }
+        : tiles(uint32_t((images + Shape::kImages - 1) / Shape::kImages) * (Box::kAcross * Box::kAlong * kBoxTiles)) {}
+    static __device__ __forceinline__ int group(uint32_t tile) { return int(tile / kMapTiles % Shape::kGroups); }
+    static __device__ __forceinline__ int map(uint32_t tile) { return int(tile % kMapTiles) * kBlockMaps; }  // of the group
+    static __device__ __forceinline__ Box box(uint32_t tile) { return Box(tile / kBoxTiles); }
   };
 
   static __device__ __forceinline__ void set_up(const Shared& shared) {
@@ -181,18 +190,23 @@ struct ConvHaloTma {
     RingPlace<kBuffers> place(0);
     for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x) {
       const Box box = Work::box(tile);
-      for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
+      for (int number = 0; number < kBoxes; ++number, place.next()) {
         barrier_wait(shared.free(place.slot), place.parity ^ 1);
+        const int channel = Work::group(tile) * Shape::kChannels + number % Shape::kSlices * kSliceChannels;
         const uint32_t barrier = shared.loaded(place.slot), to = shared.box(place.slot);
         barrier_expect(barrier, Box::kPhases * Box::kPositions * 128);
 #pragma unroll
         for (int phase = 0; phase < Box::kPhases; ++phase) {
           const int w = box.w * Shape::kStrideW - Shape::kLowW + phase % Box::kPhasesW,
                     h = box.h * Shape::kStrideH - Shape::kLowH + phase / Box::kPhasesW;
-          if constexpr (Shape::kSpatialAxes == 1)
-            load_box(map, to + phase * Box::kPhaseBytes, barrier, slice * kSliceChannels, w, box.image);
-          else
-            load_box(map, to + phase * Box::kPhaseBytes, barrier, slice * kSliceChannels, w, h, box.image);
+          if constexpr (Shape::kSpatialAxes == 1) {
+            load_box(map, to + phase * Box::kPhaseBytes, barrier, channel, w, box.image);
+          } else if constexpr (Shape::kSpatialAxes == 2) {
+            load_box(map, to + phase * Box::kPhaseBytes, barrier, channel, w, h, box.image);
+          } else {
+            const int d = box.image % Shape::kOutD * Shape::kStrideD - Shape::kLowD + number / Shape::kSlices * Shape::kDilationD;
+            load_box(map, to + phase * Box::kPhaseBytes, barrier, channel, w, h, d, box.image / Shape::kOutD);
+          }
         }
       }
     }
@@ -202,15 +216,23 @@ struct ConvHaloTma {
   static __device__ __forceinline__ void load_stage(const CUtensorMap* map, const Shared& shared, uint32_t slot, int step,
                                                     int first_map) {
     const uint32_t to = shared.weights(slot), barrier = shared.full(slot);
-    const int channel = step / kTaps * kSliceChannels, tap = step % kTaps;
-    const int kw = tap % Shape::kKernelW, kh = tap / Shape::kKernelW;
+    const int number = step / kTaps, tap = step % kTaps;
+    const int channel = number % Shape::kSlices * kSliceChannels;
+    // Of the axes with several taps, the innermost first (weight_axes).
+    constexpr int kAxes = int(Shape::kKernelW > 1) + int(Shape::kKernelH > 1) + int(Shape::kKernelD > 1);
+    int at[3], axes = 0;
+    if constexpr (Shape::kKernelW > 1) at[axes++] = tap % Shape::kKernelW;
+    if constexpr (Shape::kKernelH > 1) at[axes++] = tap / Shape::kKernelW;
+    if constexpr (Shape::kKernelD > 1) at[axes++] = number / Shape::kSlices;
     barrier_expect(barrier, kStageBytes);
-    if constexpr (kTaps == 1)
+    if constexpr (kAxes == 0)
       load_box(map, to, barrier, channel, first_map);
-    else if constexpr (Shape::kKernelW > 1 && Shape::kKernelH > 1)
-      load_box(map, to, barrier, channel, kw, kh, first_map);
+    else if constexpr (kAxes == 1)
+      load_box(map, to, barrier, channel, at[0], first_map);
+    else if constexpr (kAxes == 2)
+      load_box(map, to, barrier, channel, at[0], at[1], first_map);
     else
-      load_box(map, to, barrier, channel, Shape::kKernelW > 1 ? kw : kh, first_map);
+      load_box(map, to, barrier, channel, at[0], at[1], at[2], first_map);
   }
   static __device__ void load_weights(const CUtensorMap* map, const Shared& shared, const Work& work) {
     if (!kConstantWeights) wait_for_inputs();
@@ -221,7 +243,7 @@ struct ConvHaloTma {
       for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x)
         for (int step = 0; step < kSteps; ++step, place.next()) {
           barrier_wait(shared.empty(place.slot), place.parity ^ 1);
-          load_stage(map, shared, place.slot, step, Work::map(tile));
+          load_stage(map, shared, place.slot, step, Work::group(tile) * Shape::kMaps + Work::map(tile));
         }
     }
   }
@@ -237,7 +259,7 @@ struct ConvHaloTma {
   static __device__ void convert_boxes(const Shared& shared, const Work& work, int thread) {
     RingPlace<kBuffers> place(0);
     for (uint32_t tile = blockIdx.x; tile < work.tiles; tile += gridDim.x)
-      for (int slice = 0; slice < Shape::kSlices; ++slice, place.next()) {
+      for (int number = 0; number < kBoxes; ++number, place.next()) {
         barrier_wait(shared.loaded(place.slot), place.parity);
         for (int phase = 0; phase < Box::kPhases; ++phase) {
           const uint32_t from = shared.box(place.slot) + phase * Box::kPhaseBytes;
@@ -276,16 +298,21 @@ struct ConvHaloTma {
     wgmma_commit();
   }
 
+  // Whether a tile's box `part` has 128 bytes of channels.
+  static __device__ __forceinline__ bool is_whole(int part) {
+    return Shape::kLastInstructions == 4 || part % Shape::kSlices + 1 < Shape::kSlices;
+  }
+
   // Of tile `number` of the block.
   static __device__ __forceinline__ void accumulate(const Shared& shared, uint32_t number, int warpgroup,
                                                     float (&acc)[kColumns / 2]) {
-    RingPlace<kBuffers> x(number * Shape::kSlices);
+    RingPlace<kBuffers> x(number * kBoxes);
     RingPlace<kStages> w(kKeepsWeights ? 0 : number * kSteps);
     const uint32_t first_row = uint32_t(map_of(warpgroup)) * 128;
     uint32_t x_before = 0, w_before = 0;
     bool begins = true;
 #pragma unroll 1
-    for (int slice = 0; slice < Shape::kSlices; ++slice) {
+    for (int part = 0; part < kBoxes; ++part) {
       barrier_wait(shared.ready(x.slot), x.parity);
 #pragma unroll 1
       for (int kh = 0; kh < Shape::kKernelH; ++kh) {
@@ -294,7 +321,7 @@ struct ConvHaloTma {
           barrier_wait(shared.full(w.slot), w.parity);
           const uint64_t a = row_descriptor(shared.weights(w.slot) + first_row, 8),
                          b = row_descriptor(shared.box(x.slot) + Box::tap_offset(kh, kw), Box::kDown);
-          if (Shape::kLastInstructions == 4 || slice + 1 < Shape::kSlices)
+          if (is_whole(part))
             step<4>(a, b, acc);
           else
             step<Shape::kLastInstructions>(a, b, acc);
@@ -339,11 +366,11 @@ struct ConvHaloTma {
   }
   static __device__ __forceinline__ void accumulate_parts(const Shared& shared, uint32_t number, int warpgroup,
                                                           float (&sums)[kColumns / 2]) {
-    RingPlace<kBuffers> x(number * Shape::kSlices);
+    RingPlace<kBuffers> x(number * kBoxes);
     RingPlace<kStages> w(kKeepsWeights ? 0 : number * kSteps);
     const uint32_t first_pixel = uint32_t(pixel_of(warpgroup) / 8 * Box::kDown * 128);
 #pragma unroll 1
-    for (int slice = 0; slice < Shape::kSlices; ++slice, x.next()) {
+    for (int part = 0; part < kBoxes; ++part, x.next()) {
       barrier_wait(shared.ready(x.slot), x.parity);
 #pragma unroll 1
       for (int kh = 0; kh < Shape::kKernelH; ++kh) {
@@ -352,7 +379,7 @@ struct ConvHaloTma {
           barrier_wait(shared.full(w.slot), w.parity);
           const uint32_t weights = shared.weights(w.slot), empty = shared.empty(w.slot),
                          pixels = shared.box(x.slot) + Box::tap_offset(kh, kw) + first_pixel;
-          if (Shape::kLastInstructions == 4 || slice + 1 < Shape::kSlices)
+          if (is_whole(part))
             add_step<4>(weights, pixels, empty, warpgroup, sums);
           else
             add_step<Shape::kLastInstructions>(weights, pixels, empty, warpgroup, sums);
@@ -362,27 +389,31 @@ struct ConvHaloTma {
     }
   }
 
-  // By multiply-adds, over taps, then channels; positions outside the image take part as zeros.
+  // By multiply-adds, over taps, then channels; positions outside the image take part as zeros. `map`: of all groups.
   template <class Operands>
   static __device__ float window_sum(const Operands& o, int64_t index, int map) {
     const auto pixel = pixel_at(o, typename Operands::Index(index));
+    const float* first = o.x + int64_t(pixel.image) * o.x_batch + int64_t(map / Shape::kMaps) * o.channels * o.x_channel;
     float sum = 0;
-    for (int kh = 0; kh < Shape::kKernelH; ++kh)
-      for (int kw = 0; kw < Shape::kKernelW; ++kw) {
-        const auto h = o.axis[1].position(pixel.at[1], kh), w = o.axis[2].position(pixel.at[2], kw);
-        const bool inside = h >= 0 && h < o.axis[1].in && w >= 0 && w < o.axis[2].in;
-        const float* x = o.x + int64_t(pixel.image) * o.x_batch + int64_t(h) * o.axis[1].in_stride +
-                         int64_t(w) * o.axis[2].in_stride;
-        const float* weights =
-            o.w + int64_t(map) * o.w_map + int64_t(kh) * o.w_tap[1] + int64_t(kw) * o.w_tap[2];
-        for (int c = 0; c < o.channels && sum == sum; ++c)  // no more is added to NaN
-          sum = __fmaf_rn(inside ? x[int64_t(c) * o.x_channel] : 0.0f, weights[int64_t(c) * o.w_channel], sum);
+    for (int tap = 0; tap < Shape::kKernelD * kTaps; ++tap) {
+      const int at[3] = {tap / kTaps, tap / Shape::kKernelW % Shape::kKernelH, tap % Shape::kKernelW};
+      const float *x = first, *weights = o.w + int64_t(map) * o.w_map;
+      bool inside = true;
+#pragma unroll
+      for (int a = 0; a < 3; ++a) {
+        const auto position = o.axis[a].position(pixel.at[a], at[a]);
+        inside = inside && position >= 0 && position < o.axis[a].in;
+        x += int64_t(position) * o.axis[a].in_stride;
+        weights += int64_t(at[a]) * o.w_tap[a];
       }
+      for (int c = 0; c < o.channels && sum == sum; ++c)  // no more is added to NaN
+        sum = __fmaf_rn(inside ? x[int64_t(c) * o.x_channel] : 0.0f, weights[int64_t(c) * o.w_channel], sum);
+    }
     return sum;
   }
   template <class Operands>
-  static __device__ __forceinline__ void compute_anew(const Operands& o, const Box& box, int first_map, int first_pixel,
-                                                      int images, float (&sums)[kColumns / 2]) {
+  static __device__ __forceinline__ void compute_anew(const Operands& o, const Box& box, int group, int first_map,
+                                                      int first_pixel, int images, float (&sums)[kColumns / 2]) {
     if (!has_non_finite(sums)) return;
     first_map += int(threadIdx.x) / 32 % 4 * 16 + int(threadIdx.x) % 32 / 4;
     first_pixel += int(threadIdx.x) % 4 * 2;
@@ -395,7 +426,7 @@ struct ConvHaloTma {
         if (j == i) sum = sums[j];
       int64_t index;
       if (fabsf(sum) < __int_as_float(0x7f800000) || map >= Shape::kMaps || !box.find(pixel, images, index)) continue;
-      sum = window_sum(o, index, map);
+      sum = window_sum(o, index, group * Shape::kMaps + map);
 #pragma unroll
       for (int j = 0; j < kColumns / 2; ++j)
         if (j == i) sums[j] = sum;
@@ -456,72 +487,127 @@ struct ConvHaloTma {
         rows[v] = epilogue.row(index);
       }
     }
-    __device__ __forceinline__ void fetch(const Epilogue& epilogue, int v, int column) {
-      if (inside[v] && column + 8 <= Shape::kMaps) epilogue.fetch(own[v], rows[v], column);
+    __device__ __forceinline__ void fetch(const Epilogue& epilogue, int v, int column, int end) {
+      if (inside[v] && column + 8 <= end) epilogue.fetch(own[v], rows[v], column);
     }
   };
 
   template <class Epilogue>
-  static __device__ __forceinline__ void store(const Epilogue& epilogue, const Box& box, int first_map, int images,
+  static __device__ __forceinline__ void store(const Epilogue& epilogue, const Box& box, int group, int first_map, int images,
                                                int warpgroup, uint32_t memory, const float (&acc)[kColumns / 2]) {
     using Tile = typename Epilogue::Tile;
-    const int thread = int(threadIdx.x) % 128, column = first_map + thread % kLanes * 8;
-    const int first_pixel = pixel_of(warpgroup);
+    const int thread = int(threadIdx.x) % 128, first_column = group * Shape::kMaps, end = first_column + Shape::kMaps;
+    const int column = first_column + first_map + thread % kLanes * 8, first_pixel = pixel_of(warpgroup);
     const uint32_t from = memory + thread / kLanes * kRowBytes<Tile> + thread % kLanes * 8 * uint32_t(sizeof(Tile));
     typename Epilogue::template Shared<8> shared;
-    if (column + 8 <= Shape::kMaps) epilogue.fetch(shared, column);
+    if (column + 8 <= end) epilogue.fetch(shared, column);
     Pixels<Epilogue> pixels;
     pixels.find(epilogue, box, images, first_pixel, 0);
 #pragma unroll
-    for (int v = 0; kAhead && v < kVectors; ++v) pixels.fetch(epilogue, v, column);
+    for (int v = 0; kAhead && v < kVectors; ++v) pixels.fetch(epilogue, v, column, end);
 #pragma unroll 1
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       Pixels<Epilogue> next;
       next.find(epilogue, box, images, first_pixel, chunk + 1);
 #pragma unroll
-      for (int v = 0; kAhead && v < kVectors; ++v) next.fetch(epilogue, v, column);
+      for (int v = 0; kAhead && v < kVectors; ++v) next.fetch(epilogue, v, column, end);
       sync_warpgroup(warpgroup);  // the chunk before has been read
       put<Tile>(memory, acc, chunk);
       sync_warpgroup(warpgroup);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        if (!pixels.inside[v] || column >= Shape::kMaps) continue;
-        if (!kAhead) pixels.fetch(epilogue, v, column);
+        if (!pixels.inside[v] || column >= end) continue;
+        if (!kAhead) pixels.fetch(epilogue, v, column, end);
         tile::Vec<Tile, 8> values;
 #pragma unroll
         for (int i = 0; i < int(sizeof(Tile)) / 2; ++i)
           reinterpret_cast<uint4*>(&values)[i] = load_shared(from + v * kAtOnce * kRowBytes<Tile> + i * 16);
-        if (column + 8 <= Shape::kMaps)
+        if (column + 8 <= end)
           epilogue.apply(pixels.rows[v], column, values.at, shared, pixels.own[v]);
         else
-          store_columns<8>(epilogue, pixels.rows[v], column, Shape::kMaps, values.at);
+          store_columns<8>(epilogue, pixels.rows[v], column, end, values.at);
       }
       pixels = next;
     }
   }
 
+  // A chunk of pixels of a warp's 16 maps, as rows of pixels.
+  template <class Tile>
+  static __device__ __forceinline__ void put_maps(char* memory, const float (&acc)[kColumns / 2], int chunk) {
+    const int lane = int(threadIdx.x) % 32;
+    char* at = memory + lane / 4 * kMapBytes<Tile> + lane % 4 * 2 * int(sizeof(Tile));
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      if (c != chunk) continue;
+#pragma unroll
+      for (int j = 0; j < 4 && c * 4 + j < kColumns / 8; ++j)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float *sums = acc + (c * 4 + j) * 4 + half * 2;
+          char* to = at + half * 8 * kMapBytes<Tile> + j * 8 * int(sizeof(Tile));
+          if constexpr (sizeof(Tile) == 2)
+            *reinterpret_cast<uint32_t*>(to) = tile::pack<Tile>(sums[0], sums[1]);
+          else
+            *reinterpret_cast<float2*>(to) = {sums[0], sums[1]};
+        }
+    }
+  }
+
+  // Where a result's neighbours are pixels: a warp stores those of each of its maps, which it alone has.
+  template <class Epilogue>
+  static __device__ __forceinline__ void store_maps(const Epilogue& epilogue, const Box& box, int group, int first_map,
+                                                    int images, int warpgroup, char* memory,
+                                                    const float (&acc)[kColumns / 2]) {
+    using Tile = typename Epilogue::Tile;
+    constexpr int kWarpMaps = 16, kImagePixels = Shape::kOutD * Shape::kOutH * Shape::kOutW;
+    const int lane = int(threadIdx.x) % 32, warp_map = int(threadIdx.x) / 32 % 4 * kWarpMaps;
+    char* from = memory + warp_map * kMapBytes<Tile>;
+    const int maps = min(Shape::kMaps - first_map - warp_map, kWarpMaps);
+#pragma unroll 1
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      const int column = chunk * kChunkPixels + lane;
+      int64_t index;
+      const bool inside =
+          box.find(pixel_of(warpgroup) + column, images, index) && (!kSharesPixels || column < kColumns);
+      const int64_t image = index / kImagePixels, pixel = index - image * kImagePixels;
+      const int64_t row = (image * Shape::kGroups + group) * Shape::kMaps + first_map + warp_map;
+      __syncwarp();  // the chunk before has been read
+      put_maps<Tile>(from, acc, chunk);
+      __syncwarp();
+#pragma unroll 4
+      for (int m = 0; m < kWarpMaps; ++m) {
+        const Tile one[1] = {*reinterpret_cast<const Tile*>(from + m * kMapBytes<Tile> + lane * int(sizeof(Tile)))};
+        if (inside && m < maps) epilogue.template apply<1>(epilogue.row(row + m), pixel, one);
+      }
+    }
+  }
+
   template <class Epilogue, class Operands>
-  static __device__ void multiply(const Shared& shared, const Work& work, const Epilogue& epilogue, int images,
+  static __device__ void multiply(const Shared& shared, char* memory, const Work& work, const Epilogue& epilogue, int images,
                                   const Operands& o, int warpgroup) {
-    constexpr int kChunkBytes = kChunkPixels * kRowBytes<typename Epilogue::Tile>;
+    constexpr int kOwnBytes = kChunkBytes<typename Epilogue::Tile>;
     wait_for_inputs();
     if (warpgroup == 1) pass_turn(warpgroup);  // the first turn is warpgroup 0's
     uint32_t number = kPingPong ? uint32_t(warpgroup) : 0;  // of the block's tiles
     for (uint32_t tile = blockIdx.x + number * gridDim.x; tile < work.tiles;
          tile += kTurns * gridDim.x, number += kTurns) {
       const Box box = Work::box(tile);
-      const int first_map = Work::map(tile) + map_of(warpgroup);
+      const int group = Work::group(tile), first_map = Work::map(tile) + map_of(warpgroup);
       float acc[kColumns / 2];
 #pragma unroll
       for (int i = 0; i < kColumns / 2; ++i) acc[i] = 0.0f;
       if constexpr (kParts) {
         accumulate_parts(shared, number, warpgroup, acc);
-        compute_anew(o, box, first_map, pixel_of(warpgroup), images, acc);
+        compute_anew(o, box, group, first_map, pixel_of(warpgroup), images, acc);
       } else {
         wait_turn(warpgroup);
         accumulate(shared, number, warpgroup, acc);
       }
-      store(epilogue, box, first_map, images, warpgroup, shared.base + kChunksAt + warpgroup * kChunkBytes, acc);
+      const int own = kChunksAt + warpgroup * kOwnBytes;
+      if constexpr (kPixelRows)
+        store(epilogue, box, group, first_map, images, warpgroup, shared.base + own, acc);
+      else
+        store_maps(epilogue, box, group, first_map, images, warpgroup, memory + own, acc);
     }
   }
 
@@ -546,7 +632,7 @@ struct ConvHaloTma {
       if (kConverts && warp >= 10) convert_boxes(shared, work, int(threadIdx.x) - (kThreads - kConverters));
     } else {
       asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kParts ? 224 : 232));
-      multiply(shared, work, epilogue, images, o, warpgroup);
+      multiply(shared, memory, work, epilogue, images, o, warpgroup);
     }
   }
 };

@@ -7,8 +7,9 @@
 
 namespace aicf {
 
-// Whether it can: as copies_boxes() in conv_tma_cuda.h says, in tf32 as conv_tma_fits(), and windows of
-// several taps, without strides or without dilation; of f32 by parts, where no tf32 is asked for, any taps.
+// Whether it can: as copies_boxes() in conv_tma_cuda.h says, of f32 as fills_stages(), and planes of windows
+// of several taps, without strides or without dilation; of f32 by parts, where no tf32 is asked for, any
+// taps. Groups have channels of whole instructions, and whole vectors of maps.
 bool conv_halo_tma_fits(const CudaProblem& problem, const ConvProblem& conv);
 // Its ways, the fastest first, of a convolution whose epilogue has its program.
 std::vector<KernelVariant> conv_halo_tma_variants(const CudaProblem& problem, const ConvProblem& conv);

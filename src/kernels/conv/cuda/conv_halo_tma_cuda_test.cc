@@ -23,9 +23,10 @@ const CudaKernel& conv_row(const CudaProblem& p) {
   return *find_cuda_kernel(by_parts ? "conv_tf32x3" : "conv_mma");
 }
 
-// Channels last, of weights that lie as they are packed at load.
+// Channels last, of weights that lie as they are packed at load. `first`: the result has its pixels as
+// neighbours.
 CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t images, int64_t size,
-                          bool by_parts = false) {
+                          bool by_parts = false, bool first = false) {
   CudaProblem p = conv_problem(random, c.tf32 || by_parts ? DType::f32 : DType::bf16, c);
   const Dim out((size + 1 - c.dilation * (c.kernel - 1)) / c.stride + 1);
   for (size_t i = 0; i < c.spatial; ++i)
@@ -35,7 +36,8 @@ CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t imag
     *window = channels_last(*window);
     window->offset = Dim(0);
   }
-  if (c.bias) p.inputs.back() = {p.inputs[0].dtype, Dim(0), {Dim(c.maps)}, {Dim(1)}};
+  if (first) p.outputs[0].strides = row_major_strides(p.outputs[0].sizes);
+  if (c.bias) p.inputs.back() = {p.inputs[0].dtype, Dim(0), {Dim(c.groups * c.maps)}, {Dim(1)}};
   if (c.tf32) p.params.back() = Dim(kRoundedY);
   p.inputs[1].constant = true;
   p.arch = 90;
@@ -46,7 +48,7 @@ CudaProblem boxed_problem(RandomWindows& random, const ConvCase& c, int64_t imag
 struct Sized {
   ConvCase c;
   int64_t images, size;
-  bool by_parts = false;
+  bool by_parts = false, first = false;
 };
 const std::vector<Sized>& boxed_cases() {
   static const std::vector<Sized> cases = {
@@ -67,6 +69,20 @@ const std::vector<Sized>& boxed_cases() {
       {{.channels = 64, .maps = 128, .stride = 2}, 24, 56, true},
       {{.channels = 256, .maps = 64, .kernel = 1, .stride = 1}, 24, 56, true},
       {{.spatial = 1, .channels = 96, .maps = 80, .kernel = 7, .stride = 1}, 5, 1000, true},
+      // Pixels as neighbours in the result.
+      {{.channels = 96, .maps = 96, .bias = true, .stride = 1}, 12, 64, false, true},
+      {{.channels = 24, .maps = 20, .stride = 1}, 7, 13, false, true},
+      {{.channels = 96, .maps = 96, .stride = 2}, 24, 56, false, true},
+      {{.channels = 128, .maps = 128, .stride = 1, .tf32 = true}, 4, 57, false, true},
+      {{.channels = 72, .maps = 100, .bias = true, .stride = 1}, 3, 29, true, true},
+      {{.channels = 96, .maps = 40, .stride = 1}, 24, 56, true, true},
+      // Groups, and planes of volumes.
+      {{.groups = 4, .channels = 48, .maps = 48, .bias = true, .stride = 1}, 2, 64},
+      {{.groups = 2, .channels = 96, .maps = 136, .stride = 2}, 9, 56, false, true},
+      {{.groups = 4, .channels = 48, .maps = 48, .stride = 1}, 1, 64, true, true},
+      {{.spatial = 3, .channels = 16, .maps = 16, .bias = true, .stride = 1}, 38, 28},
+      {{.spatial = 3, .channels = 72, .maps = 96, .stride = 2}, 2, 13, false, true},
+      {{.spatial = 3, .groups = 2, .channels = 24, .maps = 24, .stride = 1}, 2, 12, true, true},
   };
   return cases;
 }
@@ -82,8 +98,8 @@ std::vector<KernelVariant> halo_tma_variants(const CudaProblem& p) {
 TEST(ConvHaloTmaCuda, LayoutsAgree) {
   std::vector<std::string> texts;
   RandomWindows random(9);
-  for (const auto& [c, images, size, by_parts] : boxed_cases()) {
-    CudaProblem p = boxed_problem(random, c, images, size, by_parts);
+  for (const auto& [c, images, size, by_parts, first] : boxed_cases()) {
+    CudaProblem p = boxed_problem(random, c, images, size, by_parts, first);
     const std::vector<KernelVariant> variants = halo_tma_variants(p);
     ASSERT_FALSE(variants.empty());
     for (const KernelVariant& variant : variants) {
@@ -115,8 +131,8 @@ TEST(ConvHaloTmaCuda, LayoutsAgree) {
 TEST(ConvHaloTmaCuda, ResultsStayInRegisters) {
   std::vector<std::string> texts;
   RandomWindows random(9);
-  for (const auto& [c, images, size, by_parts] : boxed_cases()) {
-    CudaProblem p = boxed_problem(random, c, images, size, by_parts);
+  for (const auto& [c, images, size, by_parts, first] : boxed_cases()) {
+    CudaProblem p = boxed_problem(random, c, images, size, by_parts, first);
     p.way = halo_tma_variants(p).front().way;
     texts.push_back(conv_row(p).generate(p).source);
   }
@@ -151,7 +167,7 @@ TEST(ConvHaloTmaCuda, ResultsBesideOperandsStayInRegisters) {
     p.inputs.resize(4, p.outputs[0]);
     p.way = halo_tma_variants(p).front().way;
     texts.push_back(conv_row(p).generate(p).source);
-    EXPECT_NE(texts.back().find(", false, true>::run"), std::string::npos);  // none is fetched ahead
+    EXPECT_NE(texts.back().find(", true, false, true>::run"), std::string::npos);  // none is fetched ahead
   }
   AICF_NEEDS_NVRTC();
   cuda_testing::expect_no_stack(texts, "sm_90a");
@@ -225,7 +241,11 @@ TEST(ConvHaloTmaCuda, TakesWindowsThatOverlap) {
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 2, .dilation = 2}));
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .kernel = 1, .stride = 1}));
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 1}, false));
-  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 64, .stride = 1}));
+  EXPECT_TRUE(takes({.groups = 2, .channels = 48, .maps = 40, .stride = 1}));
+  EXPECT_FALSE(takes({.groups = 2, .channels = 24, .maps = 64, .stride = 1}))
+      << "a last instruction would take channels of the next group";
+  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 60, .stride = 1})) << "no whole vectors of maps";
+  EXPECT_TRUE(takes({.spatial = 3, .channels = 64, .maps = 64, .stride = 1}));
   EXPECT_FALSE(takes({.channels = 60, .maps = 64, .stride = 1})) << "positions are no whole 16 bytes";
 }
 
@@ -244,7 +264,9 @@ TEST(ConvHaloTmaCuda, TakesF32ByParts) {
   EXPECT_FALSE(takes({.channels = 16, .maps = 64, .stride = 1})) << "half would be zeros";
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 2, .dilation = 2}));
   EXPECT_FALSE(takes({.channels = 64, .maps = 64, .stride = 1}, false));
-  EXPECT_FALSE(takes({.groups = 2, .channels = 64, .maps = 64, .stride = 1}));
+  EXPECT_TRUE(takes({.groups = 2, .channels = 24, .maps = 64, .stride = 1}));
+  EXPECT_FALSE(takes({.groups = 2, .channels = 20, .maps = 64, .stride = 1}));
+  EXPECT_TRUE(takes({.spatial = 3, .channels = 64, .maps = 64, .stride = 1}));
   EXPECT_FALSE(takes({.channels = 66, .maps = 64, .stride = 1})) << "positions are no whole 16 bytes";
 }
 

@@ -13,14 +13,18 @@ constexpr int64_t kInstructions = 4;    // of a slice and tap
 constexpr int64_t kMostPixels = 256;    // of an instruction
 constexpr int64_t kMostAxis = 256;      // of a box that the copy engine loads
 constexpr int64_t kWarpgroupMaps = 64;  // rows of an instruction
-constexpr int64_t kSwizzleBytes = 1024, kChunkPixels = 32, kWarpgroups = 2;
+constexpr int64_t kSwizzleBytes = 1024, kChunkPixels = 32, kChunkPad = 8, kWarpgroups = 2;
 
 double number(int64_t n) { return static_cast<double>(n); }
 
 int64_t slice_channels(const HaloTmaSizes& s) { return kRowBytes / s.element_bytes; }
 int64_t taps(const HaloTmaSizes& s) { return s.kernel[0] * s.kernel[1]; }
+// Boxes of x that a tile brings.
+int64_t loads(const HaloTmaSizes& s, const HaloTmaPlan& p) { return s.depth_taps * p.slices; }
+// Tiles of maps of a box of results.
+int64_t box_tiles(const HaloTmaSizes& s, const HaloTmaPlan& p) { return s.groups * ceil_div(s.maps, p.maps); }
 int64_t tma_boxes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
-  return ceil_div(s.images, p.images) * ceil_div(s.height, p.rows) * ceil_div(s.width, p.columns);
+  return ceil_div(s.images * s.depth, p.images) * ceil_div(s.height, p.rows) * ceil_div(s.width, p.columns);
 }
 int64_t phase_positions(const HaloTmaPlan& p) { return p.width * p.height * p.images; }
 int64_t positions(const HaloTmaPlan& p) { return p.phases * phase_positions(p); }
@@ -31,9 +35,10 @@ int64_t tma_box_bytes(const HaloTmaPlan& p) {
 }
 int64_t shared_bytes(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   const int64_t barriers = round_up(p.buffers * 3 + p.stages * 2, int64_t{2}) * 8;
-  const int64_t chunks = kWarpgroups * kChunkPixels * (kWarpgroupMaps * s.tile_bytes + 16);
+  const int64_t chunk = s.pixel_rows ? kChunkPixels * (kWarpgroupMaps * s.tile_bytes + 16)
+                                     : kWarpgroupMaps * (kChunkPixels + kChunkPad) * s.tile_bytes;
   return p.buffers * tma_box_bytes(p) * (s.by_parts ? 2 : 1) + p.stages * p.maps * kRowBytes + barriers +
-         chunks;
+         kWarpgroups * chunk;
 }
 
 // Cycles that the two warpgroups multiply a tile's slices and taps by parts, and the third splits x beside
@@ -44,10 +49,10 @@ double parts_cycles(const HaloTmaSizes& s, const HaloTmaPlan& p, double load) {
   const bool shares_pixels = p.maps == kWarpgroupMaps;
   const double columns = number(shares_pixels ? round_up(p.pixels, int64_t{16}) : 2 * p.pixels);
   const double last = number(p.last_instructions) / number(kInstructions);
-  const double steps = number(taps(s)) * (number(p.slices) - 1 + last);
+  const double steps = number(s.depth_taps * taps(s)) * (number(p.slices) - 1 + last);
   const double product =
       kBusy * steps * (kStep + kProducts * number(kInstructions) * columns * kColumnCycles);
-  return std::max(product, number(p.slices) * load / number(p.buffers - 1));
+  return std::max(product, number(loads(s, p)) * load / number(p.buffers - 1));
 }
 
 // Cycles of a multiprocessor. Its matrix units take eight columns in four cycles; shared memory moves 128
@@ -57,19 +62,20 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   constexpr double kColumnCycles = 0.5, kSharedBytes = 128, kL2Bytes = 5500;
   // Of steps that follow one another, as those of wgmma.cuh were measured, and the shortest.
   constexpr double kBusy = 1.04, kStep = 40, kLeastStep = 150;
-  constexpr double kResultCycles = 0.16, kEpilogue = 500;  // of a warpgroup
+  // Of a warpgroup: eight neighbouring maps at a time, or one pixel of each thread.
+  constexpr double kMapsCycles = 0.16, kPixelCycles = 0.2, kEpilogue = 500;
   constexpr double kTurn = 150;  // from a warpgroup's last instruction to the other's first
   constexpr double kFirst = 1200, kLoadBytes = 40;  // until a load begins to come, and of it
   constexpr double kRounded = 3, kSplit = 6;        // of a position
   const double groups = number(p.maps / kWarpgroupMaps), pixels = number(p.pixels);
   const double instructions =
-      number(taps(s) * ((p.slices - 1) * kInstructions + p.last_instructions)) * groups;
-  const double box = number(p.slices * positions(p) * kRowBytes),
-               weights = number(p.slices * taps(s) * p.maps * kRowBytes);
+      number(s.depth_taps * taps(s) * ((p.slices - 1) * kInstructions + p.last_instructions)) * groups;
+  const double box = number(loads(s, p) * positions(p) * kRowBytes),
+               weights = number(loads(s, p) * taps(s) * p.maps * kRowBytes);
   const double results = pixels * number(p.maps);
   const double moved = instructions * 32 * (kWarpgroupMaps + pixels) + box * (s.element_bytes == 4 ? 3 : 1) +
                        (p.keeps_weights ? 0 : weights) + 2 * results * number(s.tile_bytes);
-  const int64_t tiles = tma_boxes(s, p) * ceil_div(s.maps, p.maps), all = s.machine.multiprocessors;
+  const int64_t tiles = tma_boxes(s, p) * box_tiles(s, p), all = s.machine.multiprocessors;
   const double loaded = box + (p.keeps_weights ? 0 : weights) + results * s.result_bytes;
   const double from_l2 = loaded * number(std::min(tiles, all)) / kL2Bytes;
   // A buffer is loaded, and rounded by 64 threads, while the others are read.
@@ -79,18 +85,19 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
                                               : 0) *
                           number(positions(p));
   const double busiest = std::max({instructions * pixels * kColumnCycles, moved / kSharedBytes, from_l2,
-                                   number(p.slices) * load / number(p.buffers - 1)});
-  const double steps = number(p.slices * taps(s));
+                                   number(loads(s, p)) * load / number(p.buffers - 1)});
+  const double steps = number(loads(s, p) * taps(s));
   const double product = s.by_parts ? std::max(parts_cycles(s, p, load), from_l2)
                                     : std::max(busiest * kBusy + steps * kStep, steps * kLeastStep);
-  const double epilogue = results / (s.by_parts ? kWarpgroups : groups) * kResultCycles + kEpilogue;
+  const double epilogue =
+      results / (s.by_parts ? kWarpgroups : groups) * (s.pixel_rows ? kMapsCycles : kPixelCycles) + kEpilogue;
   const bool ping_pong = groups == 1 && !s.by_parts;
   const double tile = ping_pong ? std::max(product + kTurn, (product + epilogue) / 2) : product + epilogue;
   const double first = load + (p.keeps_weights ? weights / 2 / kLoadBytes : 0);
   const double sum =
       number(ceil_div(tiles, all)) * tile + (ping_pong ? std::max(epilogue, tile - product) : 0);
   const double memory =
-      number(s.images * s.height * s.width) *
+      number(s.images * s.depth * s.height * s.width * s.groups) *
       (number(s.channels * s.element_bytes * s.stride[0] * s.stride[1]) + number(s.maps) * s.result_bytes) /
       kConvMemoryBytes;
   return (kConvStart + first + std::max(sum, memory + 0.1 * sum)) / kCyclesPerMicrosecond;
@@ -110,7 +117,7 @@ void add_plans(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, HaloTmaPl
   p.slices = ceil_div(s.channels, slice_channels(s));
   p.last_instructions =
       ceil_div((s.channels - (p.slices - 1) * slice_channels(s)) * kInstructions, slice_channels(s));
-  const int64_t steps = p.slices * taps(s), limit = shared_limit(90);
+  const int64_t steps = loads(s, p) * taps(s), limit = shared_limit(90);
   HaloTmaPlan best;
   const auto consider = [&](const HaloTmaPlan& plan) {
     HaloTmaPlan c = plan;
@@ -119,7 +126,7 @@ void add_plans(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, HaloTmaPl
     c.microseconds = halo_tma_microseconds(s, c);
     if (best.microseconds == 0 || c.microseconds < best.microseconds) best = c;
   };
-  if (ceil_div(s.maps, p.maps) == 1 && steps <= 64) {
+  if (box_tiles(s, p) == 1 && steps <= 64) {
     p.keeps_weights = true, p.stages = steps;
     for (p.buffers = 3; p.buffers >= 2; --p.buffers) consider(p);
   }
@@ -145,7 +152,7 @@ void add_boxes(std::vector<HaloTmaPlan>& plans, const HaloTmaSizes& s, int64_t m
     if (columns != ceil_div(s.width, ceil_div(s.width, columns))) continue;
     p.columns = columns;
     for (p.rows = 1; p.rows <= std::min(s.height, kMostPixels / columns); ++p.rows) {
-      const bool whole = columns == s.width && p.rows == s.height;
+      const bool whole = columns == s.width && p.rows == s.height && s.depth * s.depth_taps == 1;
       const int64_t most = whole ? std::min(s.images, kMostPixels / (columns * p.rows)) : 1;
       for (p.images = 1; p.images <= most; ++p.images) add_plans(plans, s, p);
     }

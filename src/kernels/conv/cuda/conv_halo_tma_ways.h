@@ -9,14 +9,17 @@
 
 namespace aicf {
 
-// What is multiplied; of two axes the first is that of rows.
+// What is multiplied; of two axes the first is that of rows. Of three the first is depth: its planes count as
+// images, and each of its taps brings boxes of its own.
 struct HaloTmaSizes {
-  int64_t images = 1, height = 1, width = 1;  // of the result
-  int64_t channels = 1, maps = 1;
+  int64_t images = 1, depth = 1, height = 1, width = 1;  // of the result
+  int64_t groups = 1, channels = 1, maps = 1;            // channels and maps of a group
+  int64_t depth_taps = 1;
   int64_t kernel[2] = {1, 1}, stride[2] = {1, 1}, dilation[2] = {1, 1};
   int64_t element_bytes = 2;  // of x and the weights: 4 in tf32
   bool by_parts = false;      // f32 as three products in tf32
   int64_t tile_bytes = 2;     // of a result as the epilogue takes it
+  bool pixel_rows = true;     // neighbours in the result are maps, else pixels
   double result_bytes = 2;    // of each result: itself and what the epilogue reads beside it
   CudaMachine machine;
 };

@@ -73,8 +73,8 @@ MatmulWay choose_gathered(const CudaProblem& problem, const ConvProblem& c) {
 // Ways in which the copy engine reads the windows, the fastest first.
 std::vector<KernelVariant> boxed_variants(const CudaProblem& problem, const ConvProblem& c) {
   std::vector<KernelVariant> variants;
-  if (!c.pixel_rows) return variants;
-  if (conv_tma_fits(problem, c.axes)) variants = conv_tma_variants(problem, c.axes, c.epilogue);
+  if (c.pixel_rows && conv_tma_fits(problem, c.axes))
+    variants = conv_tma_variants(problem, c.axes, c.epilogue);
   if (conv_halo_tma_fits(problem, c))
     for (const KernelVariant& variant : conv_halo_tma_variants(problem, c)) variants.push_back(variant);
   std::stable_sort(variants.begin(), variants.end(),

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMaxStep = 8;       // of a tensor map
 constexpr int64_t kMostPassed = 256;  // elements along an axis of its box
 constexpr int64_t kFewPixels = 16;
-constexpr size_t kH = 1, kW = 2;  // of the three spatial axes, the first of which is empty
+constexpr size_t kD = 0, kH = 1, kW = 2;  // of the three spatial axes
 
 struct Box {
   int64_t w = 1, h = 1, n = 1;
@@ -34,14 +34,7 @@ int64_t tma_vector(const CudaWindow& window) { return 16 / dtype_bytes(window.dt
 int64_t tap_depth(const CudaWindow& w) {
   return halves_of(w) * round_up(constant(w.sizes[1]), stage_channels(w));
 }
-// Stages are of one tap. In tf32, where gathered operands are multiplied at half the rate, less than half of
-// what is loaded may lack.
-bool has_stages(const CudaWindow& w) {
-  if (!w.sizes[1].is_constant() || constant(w.sizes[1]) < 1) return false;
-  return w.dtype == DType::f32 ? tap_depth(w) < 2 * halves_of(w) * constant(w.sizes[1])
-                               : is_multiple(w.sizes[1], stage_channels(w));
-}
-// Spatial axes, one or two.
+// Spatial axes.
 size_t spatial_axes(const CudaWindow& w) { return w.sizes.size() - 2; }
 
 int64_t boxes(const Box& box, int64_t w, int64_t h, int64_t images) {
@@ -187,6 +180,14 @@ std::vector<TensorMapSpec> maps_of(const CudaWindow& window, const CudaWindowAxe
 
 }  // namespace
 
+// Stages are of one tap. In tf32, where gathered operands are multiplied at half the rate, less than half of
+// what is loaded may lack.
+bool fills_stages(const CudaWindow& w) {
+  if (!w.sizes[1].is_constant() || constant(w.sizes[1]) < 1) return false;
+  return w.dtype == DType::f32 ? tap_depth(w) < 2 * halves_of(w) * constant(w.sizes[1])
+                               : is_multiple(w.sizes[1], stage_channels(w));
+}
+
 int64_t stage_channels(const CudaWindow& window) { return kStepDepth / halves_of(window); }
 
 std::vector<int32_t> weight_axes(const CudaWindow& w, const CudaWindowAxes& axes) {
@@ -194,6 +195,7 @@ std::vector<int32_t> weight_axes(const CudaWindow& w, const CudaWindowAxes& axes
   std::vector<int32_t> list{1};
   if (!(axes[kW].kernel == Dim(1))) list.push_back(last);
   if (!(axes[kH].kernel == Dim(1))) list.push_back(last - 1);
+  if (!(axes[kD].kernel == Dim(1))) list.push_back(last - 2);
   list.push_back(0);
   return list;
 }
@@ -208,19 +210,20 @@ bool maps_channels_last(const CudaWindow& window, const SymbolRanges* ranges) {
 bool copies_boxes(const CudaProblem& problem, const CudaWindowAxes& axes) {
   const CudaWindow &x = problem.inputs[0], &w = problem.inputs[1];
   if (asks_tf32(problem.params) && !(problem.params.back() == Dim(kRoundedY))) return false;
-  if (problem.arch != 90 || x.sizes.size() < 3 || x.sizes.size() > 4 || !(problem.params[1] == Dim(1)))
-    return false;
-  for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
-    for (const Dim* size : {&axis->in, &axis->out, &axis->kernel, &axis->stride, &axis->low, &axis->dilation})
+  if (problem.arch != 90 || x.sizes.size() < 3 || !problem.params[1].is_constant()) return false;
+  int64_t pixels = 1;
+  constexpr int64_t kMostRows = int64_t{1} << 30;
+  for (const CudaWindowAxis& axis : axes) {
+    for (const Dim* size : {&axis.in, &axis.out, &axis.kernel, &axis.stride, &axis.low, &axis.dilation})
       if (!size->is_constant()) return false;
-  for (const CudaWindowAxis* axis : {&axes[kW], &axes[kH]})
-    if (constant(axis->stride) > kMaxStep || constant(axis->in) < 1 || constant(axis->out) < 1) return false;
+    if (constant(axis.stride) > kMaxStep || constant(axis.in) < 1 || constant(axis.out) < 1 ||
+        constant(axis.out) > kMostRows / pixels)
+      return false;
+    pixels *= constant(axis.out);
+  }
   if (!w.sizes[0].is_constant() || constant(w.sizes[0]) < 1) return false;
   const Interval images = bounds(x.sizes[0], ranges_of(problem));
-  constexpr int64_t kMostRows = int64_t{1} << 30;
-  if (images.lo < 1 || images.hi > kMostRows / constant(axes[kW].out) / constant(axes[kH].out) ||
-      images.hi * constant(axes[kW].out) * constant(axes[kH].out) <= kFewPixels)
-    return false;
+  if (images.lo < 1 || images.hi > kMostRows / pixels || images.hi * pixels <= kFewPixels) return false;
   if (!maps_channels_last(x, problem.ranges)) return false;
   if (!(w.strides[1] == Dim(1)) || !is_multiple(w.offset, tma_vector(w))) return false;
   for (const int32_t axis : weight_axes(w, axes))
@@ -229,7 +232,8 @@ bool copies_boxes(const CudaProblem& problem, const CudaWindowAxes& axes) {
 }
 
 bool conv_tma_fits(const CudaProblem& problem, const CudaWindowAxes& axes) {
-  return copies_boxes(problem, axes) && has_stages(problem.inputs[1]);
+  return problem.params[1] == Dim(1) && spatial_axes(problem.inputs[0]) <= 2 && copies_boxes(problem, axes) &&
+         fills_stages(problem.inputs[1]);
 }
 
 std::vector<KernelVariant> conv_tma_variants(const CudaProblem& problem, const CudaWindowAxes& axes,

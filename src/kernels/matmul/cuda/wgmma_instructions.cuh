@@ -81,6 +81,14 @@ __device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, ui
       "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
+__device__ __forceinline__ void load_box(const CUtensorMap* map, uint32_t to, uint32_t barrier, int c0, int c1, int c2, int c3,
+                                         int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
+      "[%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
 
 // The same for the first kBlocks of the cluster: to the same place in each, and counted by the same barrier of each.
 template <int kBlocks>
