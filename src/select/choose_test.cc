@@ -122,6 +122,84 @@ TEST(Choose, convolutions_of_f32_run_by_parts_channels_last) {
   EXPECT_EQ(rows(convolutions(12, 64, 128, "sm_80")), (Rows{"conv_simt", "conv_simt", "conv_simt", "tile"}));
 }
 
+// Channels first, as the caller has them, in and out.
+CallGraph lone_convolution(DType dtype, const Ints& x, const Ints& w, int64_t groups = 1, bool bias = false) {
+  const auto shape = [](const Ints& sizes) { return Shape(sizes.begin(), sizes.end()); };
+  const size_t spatial = x.size() - 2;
+  const int64_t pad = w.back() / 2;
+  Graph graph("main");
+  std::vector<ValueId> operands{graph.add_input("x", {dtype, shape(x)}),
+                                graph.add_input("w", {dtype, shape(w)})};
+  if (bias) operands.push_back(graph.add_input("b", {dtype, {Dim(w[0])}}));
+  graph.add_output(graph.add(Op::conv, operands,
+                             {{"strides", Ints(spatial, 1)},
+                              {"pads", Ints(2 * spatial, pad)},
+                              {"dilations", Ints(spatial, 1)},
+                              {"groups", groups}}),
+                   "y");
+  return select_kernels(graph, Target::from_name("sm_90"), {});
+}
+
+// A convolution whose result has its pixels as neighbours is stored so by the kernel that the copy engine
+// feeds, over a copy of x alone and of w.
+TEST(Choose, convolutions_store_pixels_as_neighbours) {
+  const auto chosen = [](const CallGraph& calls) { return to_string(own_row(calls.calls.back())->way); };
+  const CallGraph halves = lone_convolution(DType::f16, {55, 96, 32, 32}, {96, 96, 3, 3});
+  EXPECT_TRUE(chosen(halves).starts_with("halo ")) << chosen(halves);
+  EXPECT_EQ(halves.calls.size(), 3u);
+  EXPECT_EQ(halves.calls.back().outputs[0].strides[3], Dim(1));
+  const CallGraph floats = lone_convolution(DType::f32, {55, 96, 32, 32}, {96, 96, 3, 3});
+  EXPECT_EQ(own_row(floats.calls.back())->row, "conv_tf32x3");
+  const CallGraph grouped = lone_convolution(DType::f32, {8, 192, 64, 64}, {192, 48, 3, 3}, 4);
+  EXPECT_EQ(own_row(grouped.calls.back())->row, "conv_tf32x3");
+  const CallGraph volumes = lone_convolution(DType::f16, {38, 16, 8, 28, 28}, {16, 16, 3, 3, 3});
+  EXPECT_TRUE(chosen(volumes).starts_with("halo ")) << chosen(volumes);
+  // Small ones of few channels read x as it lies.
+  const CallGraph few = lone_convolution(DType::f16, {4, 16, 24, 24}, {16, 16, 3, 3});
+  EXPECT_EQ(few.calls.size(), 1u);
+}
+
+// A gradient of weights reads the copy of x that the convolution before it has.
+TEST(Choose, weight_gradients_read_the_copy_of_a_convolution) {
+  Graph graph("main");
+  const auto add = [&](const char* name, int64_t a, int64_t b, int64_t size) {
+    return graph.add_input(name, {DType::f16, {Dim(a), Dim(b), Dim(size), Dim(size)}});
+  };
+  const ValueId x = add("x", 55, 96, 32), w = add("w", 96, 96, 3), dy = add("dy", 55, 96, 32);
+  const Ints ones{1, 1}, pads{1, 1, 1, 1};
+  graph.add_output(graph.add(Op::conv, {x, w}, {{"strides", ones}, {"pads", pads}, {"dilations", ones}}),
+                   "y");
+  graph.add_output(
+      graph.add(Op::conv_weight_gradient, {x, dy},
+                {{"kernel", Shape{Dim(3), Dim(3)}}, {"strides", ones}, {"pads", pads}, {"dilations", ones}}),
+      "dw");
+  const CallGraph calls = select_kernels(graph, Target::from_name("sm_90"), {});
+  const KernelCall &conv = calls.calls.at(2), &gradient = calls.calls.at(3);
+  EXPECT_EQ(own_row(gradient)->row, "weight_gradient_wgmma");
+  EXPECT_EQ(gradient.inputs[0], conv.inputs[0]);
+  EXPECT_EQ(gradient.inputs[0].strides[1], Dim(1));
+}
+
+// With one tap at every position each image is a product that reads and writes pixels as they lie.
+TEST(Choose, pointwise_convolutions_of_channels_first_are_products) {
+  for (const DType dtype : {DType::f16, DType::f32})
+    for (const bool bias : {false, true}) {
+      const CallGraph calls = lone_convolution(dtype, {35, 96, 28, 28}, {96, 96, 1, 1}, 1, bias);
+      ASSERT_EQ(calls.calls.size(), 1u);
+      const KernelCall& call = calls.calls[0];
+      EXPECT_TRUE(own_row(call)->row.starts_with("matmul")) << own_row(call)->row;
+      EXPECT_EQ(call.inputs[0].sizes, (Shape{Dim(35), Dim(96), Dim(96)}));
+      EXPECT_EQ(call.inputs[1].sizes, (Shape{Dim(35), Dim(96), Dim(784)}));
+      EXPECT_EQ(call.outputs[0].sizes, (Shape{Dim(35), Dim(96), Dim(784)}));
+      EXPECT_EQ(call.inputs.size(), bias ? 3u : 2u);
+      if (bias) {
+        EXPECT_EQ(call.inputs[2].strides, (std::vector<Dim>{Dim(0), Dim(1), Dim(0)}));
+      }
+    }
+  EXPECT_TRUE(own_row(lone_convolution(DType::f16, {35, 96, 28, 28}, {96, 24, 1, 1}, 4).calls.back())
+                  ->row.starts_with("conv"));
+}
+
 // Images of one channel of so many sides, by kernels of so many; padded by one.
 Graph convolution(int64_t images, int64_t maps, int64_t side, int64_t kernel, DType dtype) {
   Graph graph("main");

@@ -1,6 +1,7 @@
 #include "select/selector.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -27,6 +28,35 @@ std::unique_ptr<Region> store_only(const TensorType& product) {
   epilogue->full_shape = product.shape;
   epilogue->body.add_output(add_tile_input(epilogue->body, product), "y");
   return epilogue;
+}
+
+// Adds the bias, its second operand then, to the sums before anything else sees them.
+std::unique_ptr<Region> with_bias(const Region& region, const TensorType& product) {
+  const Graph& from = region.body;
+  auto result = std::make_unique<Region>();
+  result->full_shape = region.full_shape;
+  Graph& to = result->body;
+  std::vector<ValueId> map(static_cast<size_t>(from.value_count()), kNoValue);
+  for (const ValueId id : from.inputs()) {
+    const ValueId own = map[static_cast<size_t>(id)] = to.add_input(from.value(id).name, from.type(id));
+    if (id != from.inputs()[0]) continue;
+    const ValueId bias = to.add_input("bias", product);
+    const ValueId addend =
+        is_half(product.dtype) ? to.add(Op::cast, {bias}, {{"dtype", from.dtype(id)}}) : bias;
+    map[static_cast<size_t>(id)] = to.add(Op::add, {own, addend});
+  }
+  for (const ValueId id : from.leaves())
+    if (from.value(id).role == Role::kConstant)
+      map[static_cast<size_t>(id)] = to.add_constant(from.value(id).constant);
+  for (const Node& node : from.nodes()) {
+    std::vector<ValueId> mapped;
+    for (const ValueId id : node.operands)
+      mapped.push_back(id == kNoValue ? kNoValue : map[static_cast<size_t>(id)]);
+    map[static_cast<size_t>(node.results[0])] = to.add(node.op, mapped, node.attrs);
+  }
+  for (size_t i = 0; i < from.outputs().size(); ++i)
+    to.add_output(map[static_cast<size_t>(from.outputs()[i])], from.output_names()[i]);
+  return result;
 }
 
 Window channels_last_window(ValueId root, const TensorType& type) {
@@ -65,6 +95,66 @@ bool merge_batch(std::vector<Window>& inputs, std::vector<Window>& outputs) {
 }
 
 bool lies_last(const Window& w) { return w.strides[1] == Dim(1); }
+
+// Whether it has a time of its own and needs no copy of an x whose channels are no neighbours.
+bool reads_in_place(const Candidate& candidate) {
+  const auto* way = std::get_if<ConvWay>(&candidate.way);
+  return is_named(candidate.way) && (way == nullptr || way->product.unit == MatmulUnit::simt);
+}
+
+// Whether each result is one of a position of x alone, in one group: params as kernels.def says.
+bool is_pointwise(const KernelCall& call) {
+  constexpr size_t kLists = 3;
+  const std::vector<Dim>& params = row_call(call)->params;
+  const std::vector<Dim>& w = call.inputs[1].sizes;
+  const size_t rank = w.size() - 2;
+  const auto all = [&](size_t list, const Dim& number) {
+    const auto first = params.begin() + static_cast<std::ptrdiff_t>(kLists + list * rank);
+    return std::all_of(first, first + static_cast<std::ptrdiff_t>(rank),
+                       [&](const Dim& d) { return d == number; });
+  };
+  return params[1] == Dim(1) && all(0, Dim(1)) && all(1, Dim(0)) && all(2, Dim(0)) &&
+         std::all_of(w.begin() + 2, w.end(), [](const Dim& d) { return d == Dim(1); });
+}
+
+// Of each image [maps, channels] times [channels, pixels], or turned if maps are neighbours in the result.
+// Inputs: both factors, the bias if there is one, the extras. None where pixels do not lie along one axis, or
+// where x and the result have their channels last: one product then has the pixels of all images.
+std::optional<KernelCall> pointwise_product(const KernelCall& conv, size_t own_inputs) {
+  const bool turned = lies_last(conv.outputs[0]);
+  if (turned && lies_last(conv.inputs[0])) return std::nullopt;
+  const auto flat = [&](const Window& w) {
+    auto merged = merge_axes(w, 2, w.sizes.size());
+    return merged && turned ? swap_last_axes(*merged) : merged;
+  };
+  KernelCall product;
+  Window w = conv.inputs[1];
+  w.sizes.resize(2), w.strides.resize(2);
+  w = with_batch(turned ? swap_last_axes(w) : w, {conv.inputs[0].sizes[0]});
+  const std::optional<Window> x = flat(conv.inputs[0]);
+  if (!x) return std::nullopt;
+  product.inputs = turned ? std::vector<Window>{*x, w} : std::vector<Window>{w, *x};
+  for (size_t i = 2; i < conv.inputs.size(); ++i) {
+    Window operand = conv.inputs[i];
+    if (i < own_inputs) {  // a bias
+      const Dim step = operand.strides[0];
+      operand = broadcast_window(operand, conv.outputs[0].sizes);
+      operand.strides.assign(operand.sizes.size(), Dim(0));
+      operand.strides[1] = step;
+    }
+    const std::optional<Window> merged = flat(operand);
+    if (!merged) return std::nullopt;
+    product.inputs.push_back(*merged);
+  }
+  for (const Window& out : conv.outputs) {
+    const std::optional<Window> merged = flat(out);
+    if (!merged) return std::nullopt;
+    product.outputs.push_back(*merged);
+  }
+  product.origins = conv.origins;
+  product.what.emplace<RowCall>();
+  return product;
+}
 
 // Whether the row would have the copy engine read this convolution's windows.
 bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
@@ -214,6 +304,7 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
     call.inputs.push_back(broadcast_window(window(id), conv.graph.shape(conv.node.results[0])));
   for (ValueId id : node.results) call.outputs.push_back(place(id));
   const size_t own_inputs = call.inputs.size() - extras.size();
+  if (lower_as_product(node, conv, operands, call, rows, own_inputs, epilogue)) return;
   const std::vector<Dim>& written = call.outputs[0].strides;
   turn_operands(call, own_inputs, written[1] == Dim(1) ? 1 : written.size() - 1, origin);
   const bool transposed = conv.node.op == Op::conv_transpose;  // multiplied without matrix units
@@ -232,7 +323,7 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
   if (turned)
     call.inputs[1] = packed({.row = "conv_w_channels_last"}, {window(operands[1])}, graph_.type(operands[1]),
                             turned->axes, origin, turned->reason);
-  if (matrix_units) read_channels_last(call, *rows[0], operands, origin);
+  if (matrix_units) read_channels_last(call, rows, operands, origin);
   const KernelRow* packed_row = transposed ? nullptr : find_packed_conv(conv, operands[1], problem);
   if (packed_row != nullptr) rows.insert(rows.begin(), packed_row);
   if (choose(call, problem.family, rows, epilogue.get(), target_, options_) == packed_row) {
@@ -250,6 +341,32 @@ void Selector::lower_conv(const Node& node, const Conv& conv, const std::vector<
     add_epilogue(call, std::move(*epilogue), own_inputs);
   }
   result_.calls.push_back(std::move(call));
+}
+
+bool Selector::lower_as_product(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
+                                const KernelCall& call, const std::vector<const KernelRow*>& rows,
+                                size_t own_inputs, std::unique_ptr<Region>& epilogue) {
+  if (!target_.is_cuda() || conv.node.op != Op::conv || !is_pointwise(call)) return false;
+  std::optional<KernelCall> product = pointwise_product(call, own_inputs);
+  const auto forced = [&](const KernelRow* row) { return is_forced(*row, call, options_); };
+  if (!product || std::any_of(rows.begin(), rows.end(), forced)) return false;
+  Node flat = conv.node;
+  flat.results = node.results;
+  flat.origin = node.origin;
+  if (flat.attrs.get_bool("tf32")) own_row(*product)->params = {Dim(1)};
+  const std::vector<Candidate> candidates = list_candidates(
+      *product, target_.candidates(problem_of_call(*product, "matmul", true)), target_, options_.ranges);
+  if (candidates.empty() ||
+      candidates[0].estimate_us >=
+          std::min(microseconds_in_place(call, rows), microseconds_over_copies(call, operands, rows)))
+    return false;
+  const TensorType& type = conv.graph.type(conv.node.results[0]);
+  if (epilogue == nullptr) epilogue = store_only(type);
+  if (own_inputs > 2) epilogue = with_bias(*epilogue, type);
+  std::vector<ValueId> factors{operands[0], operands[1]};
+  if (!lies_last(call.outputs[0])) std::swap(factors[0], factors[1]);
+  emit_matmul(flat, factors, std::move(product->inputs), std::move(product->outputs), std::move(epilogue));
+  return true;
 }
 
 void Selector::add_epilogue(KernelCall& call, Region epilogue, size_t first_operand) {
@@ -300,6 +417,50 @@ KernelCall Selector::over_channels_last(const KernelCall& call, const std::vecto
   return copied;
 }
 
+void Selector::read_known_copies(KernelCall& call, const std::vector<const KernelRow*>& rows,
+                                 const std::vector<ValueId>& operands) const {
+  const auto least = [&](const KernelCall& c) {
+    return list_candidates(c, rows, target_, options_.ranges)[0].estimate_us;
+  };
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const auto known = channels_last_copies_.find({unsliced(operands[i]), false});
+    if (known == channels_last_copies_.end()) continue;
+    KernelCall copied = call;
+    copied.inputs[i] = window_of_copy(operands[i], known->second);
+    if (least(copied) < least(call)) call = std::move(copied);
+  }
+}
+
+double Selector::copies_microseconds(const KernelCall& call, const KernelCall& copied,
+                                     const std::vector<ValueId>& operands) const {
+  double microseconds = 0;
+  for (const size_t i : {0, 1}) {
+    const bool is_made = channels_last_copies_.contains({unsliced(operands[i]), false});
+    if (lies_last(call.inputs[i]) || is_made || (i == 1 && is_weight(operands[1]))) continue;
+    KernelCall copy;
+    copy.inputs = {call.inputs[i]}, copy.outputs = {copied.inputs[i]};
+    microseconds += kStartMicroseconds + estimate_microseconds(copy, kRegionRow, target_, options_.ranges);
+  }
+  return microseconds;
+}
+
+double Selector::microseconds_in_place(const KernelCall& call,
+                                       const std::vector<const KernelRow*>& rows) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : list_candidates(call, rows, target_, options_.ranges))
+    if (reads_in_place(candidate)) least = std::min(least, candidate.estimate_us);
+  return least;
+}
+
+double Selector::microseconds_over_copies(const KernelCall& call, const std::vector<ValueId>& operands,
+                                          const std::vector<const KernelRow*>& rows) const {
+  const KernelCall copied = over_channels_last(call, operands);
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : list_candidates(copied, rows, target_, options_.ranges))
+    if (is_named(candidate.way)) least = std::min(least, candidate.estimate_us);
+  return least + copies_microseconds(call, copied, operands);
+}
+
 bool Selector::gains_by_parts_over_copies(const KernelCall& call, const std::vector<const KernelRow*>& rows,
                                           const std::vector<ValueId>& operands,
                                           const std::optional<WeightOrder>& turned) const {
@@ -309,14 +470,7 @@ bool Selector::gains_by_parts_over_copies(const KernelCall& call, const std::vec
   const std::vector<Candidate> by_parts = list_candidates(copied, {parts}, target_, options_.ranges);
   if (by_parts.empty()) return false;
   if (is_forced(*parts, call, options_)) return true;
-  double microseconds = by_parts[0].estimate_us;
-  for (const size_t i : {0, 1}) {
-    const bool is_made = channels_last_copies_.contains({unsliced(operands[i]), false});
-    if (lies_last(call.inputs[i]) || is_made || (i == 1 && is_weight(operands[1]))) continue;
-    KernelCall copy;
-    copy.inputs = {call.inputs[i]}, copy.outputs = {copied.inputs[i]};
-    microseconds += kStartMicroseconds + estimate_microseconds(copy, kRegionRow, target_, options_.ranges);
-  }
+  const double microseconds = by_parts[0].estimate_us + copies_microseconds(call, copied, operands);
   KernelCall otherwise = call;
   if (turned)
     otherwise.inputs[1] = ordered_window(call.inputs[1].root, graph_.type(operands[1]), turned->axes);
@@ -334,11 +488,13 @@ bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
   return true;
 }
 
-void Selector::read_channels_last(KernelCall& call, const KernelRow& row,
+void Selector::read_channels_last(KernelCall& call, const std::vector<const KernelRow*>& rows,
                                   const std::vector<ValueId>& operands, const std::string& origin) {
   const int64_t vector = 16 / dtype_bytes(call.inputs[0].dtype);
   const KernelCall copied = over_channels_last(call, operands);
-  const bool boxes = reads_boxes(row, cuda_problem(copied, target_, options_.ranges));
+  const bool boxes = reads_boxes(*rows[0], cuda_problem(copied, target_, options_.ranges)) &&
+                     (lies_last(call.inputs[0]) ||
+                      microseconds_over_copies(call, operands, rows) <= microseconds_in_place(call, rows));
   const bool shared = shared_by_convolutions(operands[0]) &&
                       divide_exactly(graph_.shape(operands[0])[1], Dim(vector)).has_value();
   for (const size_t i : {0, 1})

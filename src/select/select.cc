@@ -175,6 +175,7 @@ void Selector::lower_by_table(const Node& node) {
   RowCall& row = call.what.emplace<RowCall>();
   fill_params(graph_, node, *rows[0], row.params, row.fparams);
   call.origins = {origin_of(node)};
+  if (node.op == Op::conv_weight_gradient) read_known_copies(call, rows, node.operands);
   choose(call, problem.family, rows, nullptr, target_, options_);
   result_.calls.push_back(std::move(call));
 }

@@ -126,10 +126,28 @@ class Selector {
   // The value with channels last: where it lies, or as a copy that its readers share; rounded, as tf32
   // multiplies it, always as a copy, which is made at load if it is weights.
   Window channels_last(ValueId id, const std::string& origin, bool rounded = false);
-  // On CUDA: x and w become copies with channels last if the copy engine can read these; x also if
-  // several convolutions share its copy.
-  void read_channels_last(KernelCall& call, const KernelRow& row, const std::vector<ValueId>& operands,
-                          const std::string& origin);
+  // On CUDA, of a convolution of one tap at every position that the graph did not make a product of
+  // (multiply_pointwise_convs), where x or the result has its pixels as neighbours: as a product of each
+  // image, which reads and writes them so, if that takes less time than otherwise. Whether it was lowered.
+  // The call is the convolution's; its own operands come first.
+  bool lower_as_product(const Node& node, const Conv& conv, const std::vector<ValueId>& operands,
+                        const KernelCall& call, const std::vector<const KernelRow*>& rows, size_t own_inputs,
+                        std::unique_ptr<Region>& epilogue);
+  // On CUDA: x and w become copies with channels last if the copy engine can read these, and no row takes
+  // less time without; x also if several convolutions share its copy.
+  void read_channels_last(KernelCall& call, const std::vector<const KernelRow*>& rows,
+                          const std::vector<ValueId>& operands, const std::string& origin);
+  // Of a gradient of weights: what a convolution before reads as a copy with channels last is read from that
+  // copy, where this is estimated to take less time.
+  void read_known_copies(KernelCall& call, const std::vector<const KernelRow*>& rows,
+                         const std::vector<ValueId>& operands) const;
+  // Of copies of x and w with channels last that a run makes for this call.
+  double copies_microseconds(const KernelCall& call, const KernelCall& copied,
+                             const std::vector<ValueId>& operands) const;
+  // The least that rows estimate which read x as it lies; with such copies, and these.
+  double microseconds_in_place(const KernelCall& call, const std::vector<const KernelRow*>& rows) const;
+  double microseconds_over_copies(const KernelCall& call, const std::vector<ValueId>& operands,
+                                  const std::vector<const KernelRow*>& rows) const;
   KernelCall over_channels_last(const KernelCall& call, const std::vector<ValueId>& operands) const;
   // On CUDA, of a product in tf32: w becomes a rounded copy, channels last, if the copy engine can then read
   // x and w. Whether it did.
