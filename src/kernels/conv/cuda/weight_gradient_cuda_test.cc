@@ -253,6 +253,11 @@ TEST(WeightGradientCuda, HaloLayoutsAgree) {
       text.equal("Kernel::kBytes", launch.shared_bytes);
       text.equal("Kernel::kThreads", launch.block);
       text.equal("Kernel::kTaps", way.block_m / 64);
+      // Few parts are added by the blocks that have them, if a panel's sums fit.
+      const bool in_cluster = way.parts <= 8 && way.block_m / 64 <= 12;
+      EXPECT_EQ(launch.cluster, in_cluster ? way.parts : 1);
+      EXPECT_EQ(code.launches.size(), in_cluster ? 1u : 2u);
+      EXPECT_EQ(code.workspace_bytes == Dim(0), in_cluster);
       const std::vector<int32_t>&x = launch.tensor_maps.at(0).box, &dy = launch.tensor_maps.at(1).box;
       text.equal("Kernel::Box::kWidth", x[1]);
       text.equal("Kernel::Box::kPositions", x[1] * x[2]);
@@ -288,6 +293,21 @@ TEST(WeightGradientCuda, HaloSumsStayInRegisters) {
       EXPECT_EQ(code, code_of("weight_gradient_wgmma", p));
       texts.push_back(code.source);
     }
+  }
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_no_stack(texts, "sm_90a");
+}
+
+// Of small maps and many channels parts would be larger than what is read: one launch stores the result.
+TEST(WeightGradientCuda, HalosOfSmallMapsStoreTheResult) {
+  std::vector<std::string> texts;
+  for (const bool taps_last : {true, false}) {
+    CudaProblem p = problem_of(DType::f16, {.images = 8, .channels = 512, .maps = 512, .size = {7, 7}});
+    if (!taps_last) p.outputs[0] = channels_last(p.outputs[0]);
+    const CudaCode code = code_of("weight_gradient_wgmma", p);
+    EXPECT_EQ(functions_of(code), std::vector<std::string>{"weight_gradient_halo_f16"});
+    EXPECT_NE(code.source.find(taps_last ? ", true>::run" : ", false>::run"), std::string::npos);
+    texts.push_back(code.source);
   }
   AICF_NEEDS_NVRTC();
   cuda_testing::expect_no_stack(texts, "sm_90a");

@@ -5,6 +5,7 @@
 // over its boxes in ascending order, steps of 16 positions each.
 // Positions of a box that dy lacks come as zeros. Where they meet a number of x that is not finite the sum becomes NaN: it
 // is then computed anew by multiply-adds.
+// Few parts are blocks of a cluster, which add each other's from shared memory, in order, and store the result.
 #pragma once
 
 #include "conv/cuda/conv_halo_tma.cuh"
@@ -13,8 +14,9 @@
 namespace aicf {
 
 // Shape: see SwizzledBox, of slices kSlices; kKernelH: rows of the window of a block, kTapRows: all. A block has kMaps maps and its taps: kUnits of each of
-// kWarpgroups warpgroups, in row-major order.
-template <class T, class Multiply, class Shape, int kMaps, int kUnits, int kWarpgroups, int kStages>
+// kWarpgroups warpgroups, in row-major order. kCluster: blocks that add their parts; none: parts go to the workspace. kTapsLast: of
+// the result's axes taps lie innermost, else channels do.
+template <class T, class Multiply, class Shape, int kMaps, int kUnits, int kWarpgroups, int kStages, int kCluster, bool kTapsLast>
 struct WeightGradientHalo {
   using Box = SwizzledBox<Shape>;
   static constexpr int kTaps = Shape::kKernelW * Shape::kKernelH, kConsumers = kWarpgroups * 128;
@@ -23,7 +25,11 @@ struct WeightGradientHalo {
   static constexpr int kStageBytes = Box::kBytes + kPanels * kPanel;
   static constexpr int kLoadedBytes = Box::kPhases * Box::kPositions * 128 + kPanels * kPanel;
   static constexpr int kSteps = Shape::kRows / 2;
-  static constexpr int kBytes = kStages * (kStageBytes + 16);
+  // Of a panel's sums: from a channel to the next, from a tap to the next. Pairs of maps of four channels lie in different
+  // banks, and so do four maps of most neighbouring taps and channels.
+  static constexpr int kSumRow = 72, kSumTap = 64 * kSumRow + 4, kSumBytes = kTaps * kSumTap * 4;
+  static constexpr int kPipelineBytes = kStages * (kStageBytes + 16);
+  static constexpr int kBytes = kCluster > 0 && kSumBytes > kPipelineBytes ? kSumBytes : kPipelineBytes;
   static constexpr bool kRagged = Shape::kOutW % 8 != 0 || Shape::kOutH % Shape::kRows != 0;
   static_assert(Shape::kRows % 2 == 0 && kMaps % 64 == 0 && kUnits * kWarpgroups >= kTaps, "whole steps and panels");
 
@@ -136,32 +142,35 @@ struct WeightGradientHalo {
     return sum;
   }
 
-  template <class O>
-  static __device__ __forceinline__ void store(const O& o, const Work& work, int warpgroup, float* results,
-                                               typename O::Index row_distance, const float (&acc)[kUnits][kMaps / 2]) {
-    const int lane = int(threadIdx.x) % 32, first_channel = work.channel + int(threadIdx.x) / 32 % 4 * 16 + lane / 4,
-              first_map = work.map + lane % 4 * 2;
+  // Maps kFirst … kFirst + kCount - 1 of the block's, in rows: row(unit, channel) is that of these maps, of the block's taps
+  // and of its channels; `columns` of it exist.
+  template <int kFirst, int kCount, class O, class Row>
+  static __device__ __forceinline__ void store(const O& o, const Work& work, int warpgroup, const Row& row, int64_t columns,
+                                               const float (&acc)[kUnits][kMaps / 2]) {
+    const int lane = int(threadIdx.x) % 32, first_channel = int(threadIdx.x) / 32 % 4 * 16 + lane / 4,
+              first_column = lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
       const int unit = warpgroup * kUnits + i, tap = work.first_row * Shape::kKernelW + unit;
       if (unit >= kTaps) break;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int channel = first_channel + half * 8;
+        const int channel = work.channel + first_channel + half * 8;
         if (channel >= o.channels) continue;
-        float* to = results + (int64_t(tap) * o.channels + channel) * row_distance + first_map;
+        float* to = row(unit, first_channel + half * 8) + first_column;
         float zero = 0;
 #pragma unroll
-        for (int j = 0; j < kMaps / 8; ++j) {
-          const float2 pair = {acc[i][j * 4 + half * 2], acc[i][j * 4 + half * 2 + 1]};
-          if (first_map + j * 8 < row_distance) *reinterpret_cast<float2*>(to + j * 8) = pair;
+        for (int j = 0; j < kCount / 8; ++j) {
+          const int at = (kFirst / 8 + j) * 4 + half * 2;
+          const float2 pair = {acc[i][at], acc[i][at + 1]};
+          if (first_column + j * 8 < columns) *reinterpret_cast<float2*>(to + j * 8) = pair;
           if (kRagged) zero = __fmaf_rn(pair.x, 0.0f, __fmaf_rn(pair.y, 0.0f, zero));
         }
         if constexpr (kRagged) {
           if (zero == 0) continue;
 #pragma unroll 1
-          for (int j = 0; j < kMaps / 4; ++j) {  // its own, from memory
-            const int column = j / 2 * 8 + j % 2, map = first_map + column;
+          for (int j = 0; j < kCount / 4; ++j) {  // its own, from memory
+            const int column = j / 2 * 8 + j % 2, map = work.map + kFirst + first_column + column;
             if (map < o.maps && to[column] != to[column]) to[column] = position_sum(o, work, tap, channel, map);
           }
         }
@@ -169,10 +178,77 @@ struct WeightGradientHalo {
     }
   }
 
-  // `results`: the parts, rows and parts so far apart.
-  template <class O>
+  // All threads of the blocks that add each other's parts.
+  static __device__ __forceinline__ void wait_for_cluster() {
+    __syncwarp();
+    if constexpr (kCluster > 1)
+      cluster_barrier();
+    else
+      __syncthreads();
+  }
+  // Four maps of block `rank`.
+  static __device__ __forceinline__ void load_part(const float* sums, uint32_t rank, float (&values)[4]) {
+    *reinterpret_cast<uint4*>(values) = kCluster == 1 ? *reinterpret_cast<const uint4*>(sums)
+                                                      : load_cluster_shared(shared_address(sums), rank);
+  }
+
+  // The result of the 64 maps from `map` on: of a cluster each block has as many fours of them. A warp has all places of four
+  // maps, or every kWarpsOfQuad-th 32 of them, and lanes are neighbours in the result.
+  template <class R>
+  static __device__ __forceinline__ void store_result(const R& result, const Work& work, int map, const float* sums) {
+    using I = typename R::Index;
+    constexpr int kParts = kCluster > 1 ? kCluster : 1, kOwn = (16 + kParts - 1) / kParts * 4, kQuads = kOwn / 4;
+    constexpr int kWarps = kThreads / 32, kAcross = kWarps < kQuads ? kWarps : kQuads, kWarpsOfQuad = kWarps / kAcross;
+    constexpr int kPlaces = 64 * kTaps;
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const int first = kCluster > 1 ? int(cluster_rank()) * kOwn : 0, left = int(result.maps) - map - first;
+    const int quads = min(kQuads, (64 - first) / 4);
+    if (warp >= kAcross * kWarpsOfQuad) return;
+    for (int place = warp / kAcross * 32 + lane; place < kPlaces; place += kWarpsOfQuad * 32) {
+      const int unit = kTapsLast ? place % kTaps : place / 64, channel = kTapsLast ? place / kTaps : place % 64;
+      if (work.channel + channel >= result.channels) continue;
+      const int kh = work.first_row + unit / Shape::kKernelW, kw = unit % Shape::kKernelW;
+      auto* to = result.out + I(work.channel + channel) * result.out_channel + I(kh) * result.out_tap[1] +
+                 I(kw) * result.out_tap[2] + int64_t(map + first) * result.out_map;
+      const float* from = sums + unit * kSumTap + channel * kSumRow + first;
+#pragma unroll 1
+      for (int quad = warp % kAcross; quad < quads; quad += kAcross) {
+        float parts[kParts][4];
+#pragma unroll
+        for (int p = 0; p < kParts; ++p) load_part(from + quad * 4, uint32_t(p), parts[p]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float sum = parts[0][i];
+#pragma unroll
+          for (int p = 1; p < kParts; ++p) sum += parts[p][i];
+          const int m = quad * 4 + i;
+          if (m < left) to[int64_t(m) * result.out_map] = Element<typename R::Stored>::store(sum);
+        }
+      }
+    }
+  }
+
+  // By panels of 64 maps.
+  template <int kPanel64, class O, class R>
+  static __device__ __forceinline__ void finish(const O& o, const R& result, const Work& work, int warpgroup, float* sums,
+                                                const float (&acc)[kUnits][kMaps / 2]) {
+    if constexpr (kPanel64 < kPanels) {
+      const int map = work.map + kPanel64 * 64;
+      const auto row = [&](int unit, int channel) { return sums + unit * kSumTap + channel * kSumRow; };
+      wait_for_cluster();  // what lies there has been read
+      if (warpgroup < kWarpgroups) store<kPanel64 * 64, 64>(o, work, warpgroup, row, 64, acc);
+      wait_for_cluster();
+      store_result(result, work, map, sums);
+      finish<kPanel64 + 1>(o, result, work, warpgroup, sums, acc);
+    } else {
+      wait_for_cluster();  // shared memory of a block that ends is gone
+    }
+  }
+
+  // `results`: the parts, rows and parts so far apart. `result`: where the blocks add them, WeightGradientResult.
+  template <class O, class R>
   static __device__ void run(const CUtensorMap* x_map, const CUtensorMap* y_map, const O& o, uint32_t parts, float* results,
-                             typename O::Index row_distance, typename O::Index part_distance) {
+                             typename O::Index row_distance, typename O::Index part_distance, const R& result) {
     extern __shared__ __align__(1024) char memory[];
     const Shared shared{shared_address(memory)};
     if (threadIdx.x == kConsumers) {
@@ -183,16 +259,24 @@ struct WeightGradientHalo {
     // From one lane, so that the compiler sees that a warp does not diverge.
     const int warpgroup = __shfl_sync(0xffffffffu, int(threadIdx.x) / 128, 0);
     set_up(shared);
-    if (warpgroup == kWarpgroups) {
-      if (threadIdx.x == kConsumers) load(x_map, y_map, shared, work);
-    } else {
-      float acc[kUnits][kMaps / 2];
+    float acc[kUnits][kMaps / 2];
 #pragma unroll
-      for (int i = 0; i < kUnits; ++i)
+    for (int i = 0; i < kUnits; ++i)
 #pragma unroll
-        for (int j = 0; j < kMaps / 2; ++j) acc[i][j] = 0.0f;
+      for (int j = 0; j < kMaps / 2; ++j) acc[i][j] = 0.0f;
+    if (warpgroup < kWarpgroups)
       accumulate(shared, work, warpgroup, acc);
-      store(o, work, warpgroup, results + (blockIdx.x % parts) * part_distance, row_distance, acc);
+    else if (threadIdx.x == kConsumers)
+      load(x_map, y_map, shared, work);
+    if constexpr (kCluster > 0) {
+      finish<0>(o, result, work, warpgroup, reinterpret_cast<float*>(memory), acc);
+    } else if (warpgroup < kWarpgroups) {
+      float* own = results + (blockIdx.x % parts) * part_distance;
+      const auto row = [&](int unit, int channel) {
+        const int tap = work.first_row * Shape::kKernelW + unit;
+        return own + (int64_t(tap) * o.channels + work.channel + channel) * row_distance + work.map;
+      };
+      store<0, kMaps>(o, work, warpgroup, row, int64_t(row_distance) - work.map, acc);
     }
   }
 };

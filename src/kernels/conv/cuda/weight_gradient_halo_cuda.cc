@@ -1,6 +1,7 @@
 #include "kernels/conv/cuda/weight_gradient_halo_cuda.h"
 
 #include "base/rounding.h"
+#include "kernels/common/cuda_machine.h"
 #include "kernels/common/cuda_walk.h"
 #include "kernels/conv/cuda/conv_problem_cuda.h"
 #include "kernels/conv/cuda/conv_tma_cuda.h"
@@ -16,6 +17,8 @@ constexpr int64_t kMostBoxRows = 32;              // 256 positions
 constexpr int64_t kSliceChannels = 64;            // of halves in 128 bytes
 constexpr int64_t kSliceBytes = 128, kPhaseAlignment = 1024, kMostBoxAxis = 256;
 constexpr int64_t kMapsOfRow = 8;  // rows of the parts are whole such
+constexpr int64_t kPanelMaps = 64, kMostCluster = 8;
+constexpr int64_t kBarrierBytes = 16;  // of a stage
 
 int64_t constant_of(const Dim& dim) { return dim.require_constant("a size of a weight gradient"); }
 double real(int64_t n) { return static_cast<double>(n); }
@@ -54,16 +57,50 @@ bool copies_positions(const CudaProblem& problem, const WeightGradientProblem& w
          maps_channels_last(x, problem.ranges) && maps_channels_last(problem.inputs[1], problem.ranges);
 }
 
+// As WeightGradientHalo lays them out: the sums of a panel of maps, which the blocks of a cluster add.
+int64_t taps_of_block(const WeightGradientProblem& w, const WeightGradientHaloPlan& p) {
+  return p.tap_rows * kernel_columns(w);
+}
+int64_t panel_sum_bytes(const WeightGradientProblem& w, const WeightGradientHaloPlan& p) {
+  constexpr int64_t kRow = 72, kPad = 4;
+  return taps_of_block(w, p) * (kSliceChannels * kRow + kPad) * 4;
+}
+int64_t pipeline_bytes(const WeightGradientHaloPlan& p) { return p.stages * (p.stage_bytes + kBarrierBytes); }
+int64_t halo_shared_bytes(const WeightGradientProblem& w, const WeightGradientHaloPlan& p) {
+  return p.in_cluster ? std::max(pipeline_bytes(p), panel_sum_bytes(w, p)) : pipeline_bytes(p);
+}
+
+// Multiprocessors that clusters of the parts find places on: more than two blocks, not on all (see
+// used_multiprocessors in matmul_cycles.cc).
+int64_t used_by_clusters(const CudaMachine& machine, const WeightGradientHaloPlan& p) {
+  constexpr int64_t kAlways = 2, kOf = 17, kUsed = 15;
+  return p.in_cluster && p.parts > kAlways ? machine.multiprocessors * kUsed / kOf : machine.multiprocessors;
+}
+
+// Cycles behind the products. In a cluster each block writes its sums to shared memory, reads a share of all
+// blocks' and stores the results of these; else the parts are written, read and added by another launch.
+double sum_cycles(const WeightGradientProblem& w, const WeightGradientHaloPlan& p, double waves) {
+  constexpr double kWritten = 0.04, kOwn = 0.04, kRemote = 0.28, kStored = 0.06;  // of an element
+  constexpr double kBarriers = 300, kClusterBarriers = 1500, kSumBytes = 1900;
+  if (p.in_cluster) {
+    const double sums = real(taps_of_block(w, p) * kSliceChannels * p.maps);
+    const double of_panel = p.parts > 1 ? kClusterBarriers : kBarriers, own = 1 / real(p.parts);
+    return waves * (of_panel * real(p.maps / kPanelMaps) +
+                    sums * (kWritten + kOwn * own + kRemote * (1 - own) + kStored * own));
+  }
+  return 2 * real(w.taps * w.channels * round_up(w.maps, kMapsOfRow) * 4 * p.parts) / kSumBytes;
+}
+
 // Cycles of a multiprocessor. Its matrix units take eight maps of a step of 16 positions in four; shared
-// memory moves 128 bytes in each, read by the instructions and written by the copy engine. Behind, the parts
-// are written, read and added.
+// memory moves 128 bytes in each, read by the instructions and written by the copy engine.
 double halo_cycles(const CudaProblem& problem, const WeightGradientProblem& w,
                    const WeightGradientHaloPlan& p) {
-  constexpr double kSharedBytes = 128, kL2Bytes = 5500, kMemoryBytes = 1400, kSumBytes = 1900;
-  constexpr double kStart = 6300, kBusy = 1.04, kBox = 60;
+  constexpr double kSharedBytes = 128, kL2Bytes = 5500, kMemoryBytes = 1400;
+  // A launch less where none adds parts.
+  constexpr double kStart = 6300, kAlone = 4300, kBusy = 1.04, kBox = 60;
   constexpr double kFirst = 1200, kLoadBytes = 40;  // until a load begins to come, and of it
   const int64_t images = size_to_choose_by(problem.inputs[0].sizes[0], problem), tiles = halo_tiles(w, p);
-  const int64_t blocks = tiles * p.parts, all = problem.machine.multiprocessors;
+  const int64_t blocks = tiles * p.parts, all = used_by_clusters(problem.machine, p);
   const double instructions = real(p.rows / 2 * p.warpgroups * p.units);
   const double loaded = real(p.phases * p.width * p.height * kSliceBytes + p.rows * kBoxColumns * p.maps * 2);
   const double moved = instructions * real(2048 + p.maps * 32) + loaded;
@@ -71,12 +108,12 @@ double halo_cycles(const CudaProblem& problem, const WeightGradientProblem& w,
                                               loaded * real(std::min(blocks, all)) / kL2Bytes,
                                               (kFirst + loaded / kLoadBytes) / real(p.stages - 1)});
   const int64_t boxes = ceil_div(images * boxes_of_image(w, p), p.parts);
-  const double products = real(ceil_div(blocks, all)) * (kFirst + real(boxes) * box);
+  const double waves = real(ceil_div(blocks, all)), products = waves * (kFirst + real(boxes) * box);
   double operand_bytes = 0;
   for (const CudaWindow& window : problem.inputs)
     operand_bytes += 2 * real(size_to_choose_by(element_count(window.sizes), problem));
-  const double part_bytes = real(w.taps * w.channels * round_up(w.maps, kMapsOfRow) * 4 * p.parts);
-  return kStart + std::max(products, operand_bytes / kMemoryBytes) + 2 * part_bytes / kSumBytes;
+  return (p.in_cluster ? kAlone : kStart) + std::max(products, operand_bytes / kMemoryBytes) +
+         sum_cycles(w, p, waves);
 }
 
 // Warpgroups that share so many taps with the fewest left over: three, or two.
@@ -96,7 +133,7 @@ bool holds_sums(const WeightGradientHaloPlan& p) {
 
 // The plan with boxes of so many rows, if enough of them fit.
 bool set_rows(const WeightGradientProblem& w, int64_t rows, WeightGradientHaloPlan& p) {
-  constexpr int64_t kMostStages = 8, kFewStages = 3, kBarriers = 16;
+  constexpr int64_t kMostStages = 8, kFewStages = 3;
   const auto size = [](const Dim& dim) { return constant_of(dim); };
   const CudaWindowAxis &down = w.axes[kDownAxis], &across = w.axes[kAcrossAxis];
   p.rows = rows;
@@ -107,7 +144,7 @@ bool set_rows(const WeightGradientProblem& w, int64_t rows, WeightGradientHaloPl
     return false;
   p.stage_bytes = p.phases * round_up(p.width * p.height * kSliceBytes, kPhaseAlignment) +
                   rows * kBoxColumns * p.maps * 2;
-  p.stages = std::min(shared_limit(90) / (p.stage_bytes + kBarriers), kMostStages);
+  p.stages = std::min(shared_limit(90) / (p.stage_bytes + kBarrierBytes), kMostStages);
   return p.stages >= kFewStages;
 }
 
@@ -115,6 +152,7 @@ bool set_rows(const WeightGradientProblem& w, int64_t rows, WeightGradientHaloPl
 WeightGradientHaloPlan with_parts(const CudaProblem& problem, const WeightGradientProblem& w,
                                   WeightGradientHaloPlan p, int64_t parts) {
   p.parts = parts;
+  p.in_cluster = parts <= kMostCluster && panel_sum_bytes(w, p) <= shared_limit(90);
   p.cycles = halo_cycles(problem, w, p);
   return p;
 }
@@ -210,27 +248,32 @@ CudaCode weight_gradient_halo_code(const CudaProblem& problem, const WeightGradi
   const auto comma = [](int64_t v) { return std::to_string(v) + ", "; };
   const std::string type(cuda_type(x.dtype));
   const std::string body =
-      weight_gradient_index_text(problem, Dim(0), parts) + "  const aicf::WeightGradientOperands<" + type +
-      ", I> o = {in0, in1, " + window_axes_text(axes, params) + number(x.sizes[0]) + number(Dim(w.channels)) +
-      number(Dim(w.maps)) + number(x.strides[0]) + number(x.strides[1]) + number(Dim(0)) +
-      number(dy.strides[0]) + number(dy.strides[1]) + number(Dim(0)) + number(Dim(0)) + number(Dim(0)) +
+      weight_gradient_index_text(problem, Dim(0), parts) +
+      weight_gradient_result_text(problem, w, parts, "result", params) +
+      "  const aicf::WeightGradientOperands<" + type + ", I> o = {in0, in1, " +
+      window_axes_text(axes, params) + number(x.sizes[0]) + number(Dim(w.channels)) + number(Dim(w.maps)) +
+      number(x.strides[0]) + number(x.strides[1]) + number(Dim(0)) + number(dy.strides[0]) +
+      number(dy.strides[1]) + number(Dim(0)) + number(Dim(0)) + number(Dim(0)) +
       "};\n  aicf::WeightGradientHalo<" + type + ", Multiply, Shape, " + comma(plan.maps) +
-      comma(plan.units) + comma(plan.warpgroups) + std::to_string(plan.stages) + ">::run(&map0, &map1, o, " +
-      std::to_string(plan.parts) + "u, static_cast<float*>(workspace)" + number(Dim(parts.row)) +
-      number(Dim(parts.part)) + ");\n";
+      comma(plan.units) + comma(plan.warpgroups) + comma(plan.stages) +
+      comma(plan.in_cluster ? plan.parts : 0) + flag(!(problem.outputs[0].strides[1] == Dim(1))) +
+      ">::run(&map0, &map1, o, " + std::to_string(plan.parts) + "u, " +
+      (plan.in_cluster ? "nullptr" : "static_cast<float*>(workspace)") + number(Dim(parts.row)) +
+      number(Dim(parts.part)) + ", result);\n";
   CudaCode code;
   code.compile_cost = kLongToCompile;
-  code.workspace_bytes = Dim(parts.bytes());
+  if (!plan.in_cluster) code.workspace_bytes = Dim(parts.bytes());
   code.source = includes({"conv/cuda/weight_gradient_halo.cuh"}) +
                 wgmma_multiply_text(x.dtype, static_cast<int>(plan.maps), false, false) +
                 halo_gradient_shape_text(w, plan);
   CudaLaunch launch = flat_launch("weight_gradient_halo_" + std::string(dtype_name(x.dtype)),
                                   Dim(halo_tiles(w, plan) * plan.parts),
                                   static_cast<int32_t>((plan.warpgroups + 1) * 128), params);
-  launch.shared_bytes = plan.stages * (plan.stage_bytes + 16);
+  launch.shared_bytes = halo_shared_bytes(w, plan);
+  if (plan.in_cluster && plan.parts > 1) launch.cluster = static_cast<int32_t>(plan.parts);
   launch.tensor_maps = halo_gradient_maps(w, plan);
   add_kernel(code, problem, std::move(launch), body, 1);
-  add_weight_gradient_sum(code, problem, w, parts, Dim(0));
+  if (!plan.in_cluster) add_weight_gradient_sum(code, problem, w, parts, Dim(0));
   return code;
 }
 

@@ -14,6 +14,7 @@ struct WeightGradientHaloPlan {
   int64_t phases = 1;                 // of strided windows (SwizzledBox)
   int64_t stages = 0, stage_bytes = 0;
   int64_t parts = 1;
+  bool in_cluster = false;  // a part is a block of a cluster, which adds them; else they go to the workspace
   double cycles = 0;
 };
 WeightGradientWay halo_gradient_way(const WeightGradientProblem& w, const WeightGradientHaloPlan& plan);

@@ -113,6 +113,25 @@ Dim part_depth(const CudaProblem& problem, const WeightGradientProblem& w, int64
   return ceildiv(ceildiv(all_positions(problem, w), Dim(parts)), Dim(step)) * Dim(step);
 }
 
+std::string weight_gradient_result_text(const CudaProblem& problem, const WeightGradientProblem& w,
+                                        const WeightGradientParts& parts, const std::string& name,
+                                        CudaParams& params) {
+  const CudaWindow& out = problem.outputs[0];
+  std::vector<Dim> kernel{Dim(1), Dim(1), Dim(1)}, strides(3, Dim(0));
+  const size_t missing = kernel.size() - w.kernel.size();
+  for (size_t i = 0; i < w.kernel.size(); ++i) {
+    kernel[missing + i] = w.kernel[i];
+    strides[missing + i] = out.strides[2 + i];
+  }
+  const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
+  return "  const aicf::WeightGradientResult<" + std::string(cuda_type(out.dtype)) + ", I> " + name +
+         " = {out0" + number(out.sizes[0]) + number(Dim(w.channels)) + ", " + braced(kernel, params) +
+         number(out.strides[0]) + number(out.strides[1]) + ", " + braced(strides, params) +
+         number(Dim(parts.group_maps)) + number(Dim(parts.maps)) + number(Dim(parts.channels)) +
+         number(Dim(parts.row)) + number(Dim(parts.group)) + number(Dim(parts.part)) +
+         number(Dim(parts.count)) + "};\n";
+}
+
 void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const WeightGradientProblem& w,
                              const WeightGradientParts& parts, const Dim& offset) {
   const CudaWindow& out = problem.outputs[0];
@@ -126,24 +145,13 @@ void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const W
   while (rounds < kMostRounds &&
          ceil_div(places, step * rounds * 2) * maps >= 2 * problem.machine.filling_blocks())
     rounds *= 2;
-  std::vector<Dim> kernel{Dim(1), Dim(1), Dim(1)}, strides(3, Dim(0));
-  const size_t missing = kernel.size() - w.kernel.size();
-  for (size_t i = 0; i < w.kernel.size(); ++i) {
-    kernel[missing + i] = w.kernel[i];
-    strides[missing + i] = out.strides[2 + i];
-  }
   CudaParams params;
-  const auto number = [&](const Dim& dim) { return ", I(" + params.expr(dim) + ")"; };
-  const std::string body =
-      weight_gradient_index_text(problem, Dim(0), parts) + "  const aicf::WeightGradientResult<" +
-      std::string(cuda_type(out.dtype)) + ", I> o = {out0" + number(out.sizes[0]) + number(Dim(w.channels)) +
-      ", " + braced(kernel, params) + number(out.strides[0]) + number(out.strides[1]) + ", " +
-      braced(strides, params) + number(Dim(parts.group_maps)) + number(Dim(parts.maps)) +
-      number(Dim(parts.channels)) + number(Dim(parts.row)) + number(Dim(parts.group)) +
-      number(Dim(parts.part)) + number(Dim(parts.count)) + "};\n  aicf::sum_weight_gradient<" +
-      std::to_string(slices) + ", " + std::to_string(rounds) +
-      ">(o, reinterpret_cast<const float*>(static_cast<const char*>(workspace) + " + params.expr(offset) +
-      "));\n";
+  const std::string body = weight_gradient_index_text(problem, Dim(0), parts) +
+                           weight_gradient_result_text(problem, w, parts, "o", params) +
+                           "  aicf::sum_weight_gradient<" + std::to_string(slices) + ", " +
+                           std::to_string(rounds) +
+                           ">(o, reinterpret_cast<const float*>(static_cast<const char*>(workspace) + " +
+                           params.expr(offset) + "));\n";
   CudaLaunch launch =
       flat_launch("sum_weight_gradient", Dim(ceil_div(places, step * rounds)), kSumBlock, params);
   launch.grid[1] = Dim(maps);

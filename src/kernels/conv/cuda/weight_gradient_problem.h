@@ -63,6 +63,10 @@ WeightGradientParts weight_gradient_parts(const WeightGradientProblem& w, int64_
                                           int64_t channels, int64_t row);
 // Positions of a part, in whole steps.
 Dim part_depth(const CudaProblem& problem, const WeightGradientProblem& w, int64_t parts, int64_t step);
+// "const aicf::WeightGradientResult<T, I> NAME = {…};": where the result and its parts lie.
+std::string weight_gradient_result_text(const CudaProblem& problem, const WeightGradientProblem& w,
+                                        const WeightGradientParts& parts, const std::string& name,
+                                        CudaParams& params);
 // Appends the kernel that adds them and stores the result; they begin so many bytes into the workspace.
 void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const WeightGradientProblem& w,
                              const WeightGradientParts& parts, const Dim& offset);
