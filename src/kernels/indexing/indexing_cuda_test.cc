@@ -217,7 +217,7 @@ TEST(IndexingCuda, LinesWithIndicesOfTheirOwnGoByBuckets) {
               {DType::i64, Dim(0), {Dim(50000), Dim(128)}, {Dim(128), Dim(1)}},
               {DType::bf16, Dim(0), {Dim(50000), Dim(128)}, {Dim(128), Dim(1)}}};
   p.outputs = {{DType::bf16, Dim(0), {Dim(1000), Dim(128)}, {Dim(128), Dim(1)}}};
-  p.params = {Dim(0), Dim(1)};
+  p.params = {Dim(0), Dim(2)};
   RowTexts texts;
   const CudaCode across = texts.add("scatter_elements", p, {});
   ASSERT_EQ(across.launches.size(), 4u);
@@ -333,31 +333,61 @@ TEST(IndexingCuda, UpdatesWhoseOrderMattersAreSorted) {
     EXPECT_NE(function(lines_problem(dtype, 1, 100000, 30000, reduction)), kAnyOrder);
 }
 
-// Sums of f16 are whole numbers of its smallest: no order, where every update has an index of its own.
-TEST(IndexingCuda, SumsOfF16AreExact) {
+// Sums of halves and of f32 are whole numbers of one unit: no order, where every update has an index of its
+// own.
+TEST(IndexingCuda, SumsOfLinesAreExact) {
   RowTexts texts;
   const auto functions = [&](const CudaProblem& p) {
     const CudaCode code = texts.add("scatter_elements", p, {});
-    EXPECT_FALSE(scatter_order("scatter_elements", p) &&
-                 code.launches.back().function == "finish_exact_sums");
+    EXPECT_FALSE(scatter_order("scatter_elements", p) && last_scatter(code) == "sum_buckets");
     return std::pair{code.launches.size(), last_scatter(code)};
   };
-  const std::string exact = "finish_exact_sums";
-  CudaProblem p = lines_problem(DType::f16, 16, 400000, 100000, 1);
-  EXPECT_EQ(functions(p), std::pair(size_t{3}, exact));
-  p.replaced = {0};
-  EXPECT_EQ(functions(p), std::pair(size_t{3}, exact));
-  p.replaced = {};
-  repeat(p.inputs[0]);
-  EXPECT_EQ(functions(p), std::pair(size_t{3}, exact));
-  p.inputs[0].strides = {Dim(1), Dim(100000)};  // is copied first
-  EXPECT_EQ(functions(p), std::pair(size_t{4}, exact));
+  const std::string exact = "sum_buckets";
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+    CudaProblem p = lines_problem(dtype, 16, 400000, 100000, 1);
+    EXPECT_EQ(functions(p), std::pair(size_t{4}, exact));
+    p.replaced = {0};
+    EXPECT_EQ(functions(p), std::pair(size_t{4}, exact));
+    p.replaced = {};
+    p.inputs[0].strides = {Dim(1), Dim(100000)};
+    EXPECT_EQ(functions(p), std::pair(size_t{4}, exact));
+    repeat(p.inputs[0]);
+    EXPECT_EQ(functions(p), std::pair(size_t{4}, exact));
+    // Some lines get no updates: x is copied first.
+    p.inputs[1].sizes[1] = p.inputs[2].sizes[1] = Dim(9);
+    EXPECT_EQ(functions(p), std::pair(size_t{5}, exact));
+    p.form = CodeForm::member;
+    EXPECT_NE(last_scatter(find_cuda_kernel("scatter_elements")->generate(p)), exact);
+  }
   for (const CudaProblem& other :
-       {lines_problem(DType::bf16, 16, 400000, 100000, 1), lines_problem(DType::f32, 16, 400000, 100000, 1),
-        lines_problem(DType::f16, 16, 400000, 100000, 2),
+       {lines_problem(DType::f64, 16, 400000, 100000, 1), lines_problem(DType::f32, 16, 400000, 100000, 2),
         lines_problem(DType::f16, 16, (1 << 22) + 1, 100000, 1),
-        lines_problem(DType::f16, 1, 400000, 100000, 1), edges_problem(DType::f16, 80000, 5000, 64)})
+        lines_problem(DType::f16, 1, 400000, 100000, 1), lines_problem(DType::f32, 16, 100, 100, 1),
+        edges_problem(DType::f16, 80000, 5000, 64)})
     EXPECT_NE(functions(other).second, exact);
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
+// A block holds the sums of 8192 places at most, of fewer where all blocks would not fill the device often.
+TEST(IndexingCuda, BucketsOfExactSumsFollowTheirPlaces) {
+  RowTexts texts;
+  const auto shape = [&](CudaProblem p) {
+    const std::string source = texts.add("scatter_elements", p, {}).source;
+    const size_t at = source.find("SumShape<");
+    return at == std::string::npos ? "" : source.substr(at, source.find('>', at) + 1 - at);
+  };
+  EXPECT_EQ(shape(lines_problem(DType::f32, 64, 205214, 410429, 1)), "SumShape<8, 10, true>");
+  EXPECT_EQ(shape(lines_problem(DType::f32, 471, 5691, 11383, 1)), "SumShape<8, 9, true>");
+  EXPECT_EQ(shape(lines_problem(DType::f16, 64, 60000, 1000, 1)), "SumShape<8, 4, true>");
+  EXPECT_EQ(shape(lines_problem(DType::f16, 3, 60000, 1000, 1)), "SumShape<4, 5, true>");
+  EXPECT_EQ(shape(lines_problem(DType::bf16, 5000, 100, 300, 1)), "SumShape<64, 4, true>");
+  CudaProblem along = lines_problem(DType::f32, 128, 50000, 100000, 1);
+  for (CudaWindow* window : {&along.inputs[0], &along.inputs[1], &along.inputs[2], &along.outputs[0]})
+    window->strides = {Dim(1), window->sizes[0]};
+  EXPECT_EQ(shape(along), "SumShape<1, 13, false>");
+  // More buckets of a line than a block counts.
+  EXPECT_EQ(shape(lines_problem(DType::f32, 16, 1 << 20, int64_t{1} << 23, 1)), "");
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }

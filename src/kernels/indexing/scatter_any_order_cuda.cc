@@ -1,7 +1,6 @@
 #include "kernels/indexing/scatter_any_order_cuda.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "kernels/common/cuda_machine.h"
@@ -44,44 +43,6 @@ CudaCode any_order_code(const CudaProblem& problem, ScatterProblem s, ScatterRed
   }
   launch.reports_errors = true;
   add_kernel(code, problem, std::move(launch), body);
-  return code;
-}
-
-CudaCode exact_sums_code(const CudaProblem& problem, ScatterProblem s) {
-  const CudaWindow &x = problem.inputs[0], &out = problem.outputs[0];
-  s.places.merge_axes();
-  s.block.merge_axes();
-  const Dim count = element_count(out.sizes), specials = count * Dim(8);
-  const Dim units = ceildiv(specials + ceildiv(count, Dim(8)) * Dim(4), Dim(16));
-  const bool one = is_one_element(x), reads_x = one || x.strides == out.strides;
-  CudaCode code = scatter_code();
-  code.source += includes({"indexing/scatter_exact.cuh"});
-  code.workspace_bytes = units * Dim(16);
-  if (!problem.replaces(0) && !reads_x) add_copy(code, problem, 0, "copy");
-  const auto add = [&](const std::string& name, const Dim& threads, bool reports,
-                       const std::function<std::string(CudaParams&)>& call) {
-    CudaParams params;
-    const std::string body =
-        "  int64_t* sums = static_cast<int64_t*>(workspace);\n  uint32_t* specials = "
-        "reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + " +
-        params.expr(specials) + ");\n" + call(params);
-    CudaLaunch launch = flat_launch(name, blocks_for(threads, kScatterBlock), kScatterBlock, params);
-    launch.reports_errors = reports;
-    add_kernel(code, problem, std::move(launch), body);
-  };
-  add("clear_exact_sums", units, false, [&](CudaParams& params) {
-    return "  aicf::clear_exact_sums(reinterpret_cast<uint4*>(sums), " + params.expr(units) + ");\n";
-  });
-  const Dim threads = s.lines.count() * s.block.count();
-  add("add_exactly", threads, true, [&](CudaParams& params) {
-    return scatter_text(problem, s, max(threads, count), params) +
-           "  aicf::add_exactly(s, in1, in2, sums, specials, error);\n";
-  });
-  add("finish_exact_sums", count, false, [&](CudaParams& params) {
-    return "  aicf::finish_exact_sums<" + std::string(one && !problem.replaces(0) ? "true" : "false") +
-           ">(sums, specials, " + params.expr(count) + ", " +
-           (!problem.replaces(0) && reads_x ? "in0" : "out0") + ", out0);\n";
-  });
   return code;
 }
 

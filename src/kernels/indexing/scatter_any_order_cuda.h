@@ -7,7 +7,5 @@ namespace aicf {
 
 // By atomic operations on a copy of x.
 CudaCode any_order_code(const CudaProblem& problem, ScatterProblem s, ScatterReduction reduction);
-// Sums of f16 as whole numbers (scatter_exact.cuh), of at most 2^22 updates for one place.
-CudaCode exact_sums_code(const CudaProblem& problem, ScatterProblem s);
 
 }  // namespace aicf

@@ -32,8 +32,8 @@ struct BucketTexts {
   size_t axis;
 
   Dim line_count() const { return scatter.lines.count(); }
-  Dim buckets() const { return ceildiv(scatter.targets, Dim(int64_t{1} << scatter.bits)); }
-  Dim tiles() const { return ceildiv(scatter.updates, Dim(scatter.tile)); }
+  Dim buckets() const { return scatter.buckets(); }
+  Dim tiles() const { return scatter.tiles(); }
   Dim offset_bytes() const {
     return ceildiv(line_count() * (buckets() * tiles() + Dim(1)) * Dim(4), Dim(16)) * Dim(16);
   }
@@ -41,20 +41,12 @@ struct BucketTexts {
     const int64_t bytes = dtype_bytes(problem.outputs[0].dtype);
     return line_count() * scatter.updates * Dim(bytes <= 2 ? 4 : 2 * bytes);
   }
-  Dim line_groups() const { return ceildiv(line_count(), Dim(scatter.lines_per_block)); }
+  Dim line_groups() const { return scatter.line_groups(); }
 
   std::string head(const std::string& type, bool from_out, CudaParams& params) const {
-    const CudaWindow &indices = problem.inputs[1], &updates = problem.inputs[2], &out = problem.outputs[0];
-    const CudaWindow& x = from_out ? out : problem.inputs[0];
     const Dim threads = line_groups() * tiles() * Dim(kBucketBlock) + line_count() * buckets() * Dim(32);
-    const auto number = [&](const Dim& dim) { return "I(" + params.expr(dim) + ")"; };
-    return "  using I = " + std::string(index_type(problem, threads)) + ";\n  using T = " + type +
-           ";\n  const aicf::BucketLines<I, " + std::to_string(scatter.lines.rank()) + "> s = {" +
-           walk_value(scatter.lines, params) + ", " + number(scatter.updates) + ", " +
-           number(indices.strides[axis]) + ", " + number(updates.strides[axis]) + ", " +
-           number(out.strides[axis]) + ", " + number(x.strides[axis]) + ", " + params.expr(scatter.targets) +
-           ", int(" + params.expr(buckets()) + "), " + number(tiles()) + ", " + number(Dim(scatter.tile)) +
-           "};\n  auto* offsets = static_cast<uint32_t*>(workspace);\n  auto* items = "
+    return bucket_lines_text(problem, scatter, axis, from_out, threads, params) + "  using T = " + type +
+           ";\n  auto* offsets = static_cast<uint32_t*>(workspace);\n  auto* items = "
            "reinterpret_cast<aicf::BucketItem<sizeof(T)>*>(static_cast<char*>(workspace) + " +
            params.expr(offset_bytes()) + ");\n";
   }
@@ -66,7 +58,7 @@ struct BucketTexts {
 
 }  // namespace
 
-std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t axis) {
+BucketScatter bucket_lines(const CudaProblem& problem, size_t axis) {
   const CudaWindow &x = problem.inputs[0], &indices = problem.inputs[1], &updates = problem.inputs[2],
                    &out = problem.outputs[0];
   BucketScatter s;
@@ -79,6 +71,27 @@ std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t a
     s.lines.add_axis(indices.sizes[i],
                      {indices.strides[i], updates.strides[i], out.strides[i], x.strides[i]});
   }
+  s.lines.merge_axes();
+  const size_t rank = s.lines.rank();
+  s.across = rank > 0 && s.lines.strides[0][rank - 1] == Dim(1);
+  return s;
+}
+
+std::string bucket_lines_text(const CudaProblem& problem, const BucketScatter& scatter, size_t axis,
+                              bool from_out, const Dim& threads, CudaParams& params) {
+  const CudaWindow &indices = problem.inputs[1], &updates = problem.inputs[2], &out = problem.outputs[0];
+  const CudaWindow& x = from_out ? out : problem.inputs[0];
+  const auto number = [&](const Dim& dim) { return "I(" + params.expr(dim) + ")"; };
+  return "  using I = " + std::string(index_type(problem, threads)) + ";\n  const aicf::BucketLines<I, " +
+         std::to_string(scatter.lines.rank()) + "> s = {" + walk_value(scatter.lines, params) + ", " +
+         number(scatter.updates) + ", " + number(indices.strides[axis]) + ", " +
+         number(updates.strides[axis]) + ", " + number(out.strides[axis]) + ", " + number(x.strides[axis]) +
+         ", " + params.expr(scatter.targets) + ", int(" + params.expr(scatter.buckets()) + "), " +
+         number(scatter.tiles()) + ", " + number(Dim(scatter.tile)) + "};\n";
+}
+
+std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t axis) {
+  BucketScatter s = bucket_lines(problem, axis);
   const auto most = [&](const Dim& dim) { return upper_bound(dim, problem.ranges); };
   const auto usual = [&](const Dim& dim) { return size_to_choose_by(dim, problem); };
   const int64_t lines = usual(s.lines.count()), per_line = usual(s.updates), targets = usual(s.targets);
@@ -103,9 +116,6 @@ std::optional<BucketScatter> bucket_scatter(const CudaProblem& problem, size_t a
   while (s.tile > kShortestTile && ceil_div(lines, s.lines_per_block) * ceil_div(per_line, s.tile) <
                                        4 * problem.machine.multiprocessors)
     s.tile /= 2;
-  s.lines.merge_axes();
-  const size_t rank = s.lines.rank();
-  s.across = rank > 0 && s.lines.strides[0][rank - 1] == Dim(1);
   return s;
 }
 

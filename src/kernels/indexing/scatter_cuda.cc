@@ -12,6 +12,7 @@
 #include "kernels/indexing/copy_cuda.h"
 #include "kernels/indexing/scatter_any_order_cuda.h"
 #include "kernels/indexing/scatter_buckets_cuda.h"
+#include "kernels/indexing/scatter_exact_cuda.h"
 #include "kernels/indexing/scatter_text.h"
 #include "kernels/order/merge_cuda.h"
 #include "kernels/tile/cuda/tile_cuda.h"
@@ -519,25 +520,6 @@ bool is_in_any_order(const CudaProblem& problem, const RowScatter& rows) {
   return scan.way == ScanWay::kNone || scan.cycles > kCyclesOfLaunch;
 }
 
-// Whether sums of f16 take less time as whole numbers, by an atomic operation for each element, than what
-// brings the updates in order: of several lines, which share no order with another scatter. So many for one
-// place have exact sums (scatter_exact.cuh).
-bool adds_exactly(const CudaProblem& problem, size_t axis, const RowScatter& rows) {
-  constexpr int64_t kMost = int64_t{1} << 22;
-  constexpr double kCyclesOfElement = 0.03, kCyclesOfTarget = 0.01, kCyclesOfLaunches = 9000;
-  const CudaWindow &indices = problem.inputs[1], &out = problem.outputs[0];
-  const auto number = [&](const Dim& dim) { return static_cast<double>(size_to_choose_by(dim, problem)); };
-  const double updates = number(rows.s.lines.count()), targets = number(element_count(out.sizes));
-  return rows.reduction == ScatterReduction::add && out.dtype == DType::f16 && !is_member(problem) &&
-         order_memory(problem.inputs.size(), problem.outputs.size()) == OrderMemory::kWorkspace &&
-         out.strides == row_major_strides(out.sizes) && !(rows.s.lines.count() == indices.sizes[axis]) &&
-         upper_bound(indices.sizes[axis], problem.ranges) <= kMost && updates <= kScatterChunk * targets &&
-         scan_of_rows(problem, rows.s, rows.covers).way == ScanWay::kNone &&
-         kCyclesOfLaunches + kCyclesOfElement * updates * number(rows.s.block.count()) +
-                 kCyclesOfTarget * targets <
-             order_cycles(problem, rows.s);
-}
-
 // The function that walks lines of few updates, or many lines; none where updates are sorted or in any order.
 const char* lines_function(const CudaProblem& problem, size_t axis, const RowScatter& rows) {
   const CudaWindow &indices = problem.inputs[1], &out = problem.outputs[0];
@@ -560,11 +542,23 @@ bool is_in_block(const CudaWindow& indices, size_t axis, size_t i) {
   return i != axis && (indices.strides[i] == Dim(0) || indices.sizes[i] == Dim(1));
 }
 
-std::optional<BucketScatter> elements_buckets(const CudaProblem& problem, size_t axis) {
-  const CudaWindow& indices = problem.inputs[1];
+bool has_own_indices(const CudaWindow& indices, size_t axis) {
   for (size_t i = 0; i < indices.sizes.size(); ++i)
-    if (is_in_block(indices, axis, i) && !(indices.sizes[i] == Dim(1))) return std::nullopt;
+    if (is_in_block(indices, axis, i) && !(indices.sizes[i] == Dim(1))) return false;
+  return true;
+}
+
+std::optional<BucketScatter> elements_buckets(const CudaProblem& problem, size_t axis) {
+  if (!has_own_indices(problem.inputs[1], axis)) return std::nullopt;
   return bucket_scatter(problem, axis);
+}
+
+std::optional<BucketScatter> elements_sums(const CudaProblem& problem, size_t axis) {
+  const DType dtype = problem.outputs[0].dtype;
+  if (reduction_of(problem.params[1]) != ScatterReduction::add || is_member(problem) ||
+      !(is_half(dtype) || dtype == DType::f32) || !has_own_indices(problem.inputs[1], axis))
+    return std::nullopt;
+  return exact_sums(problem, axis);
 }
 
 RowScatter elements_rows(const CudaProblem& problem, size_t axis) {
@@ -647,7 +641,7 @@ CudaCode generate_scatter_elements(const CudaProblem& problem) {
   if (const char* function = lines_function(problem, axis, rows))
     return lines_code(problem, axis, reduction, function);
   if (is_in_any_order(problem, rows)) return any_order_code(problem, std::move(rows.s), reduction);
-  if (adds_exactly(problem, axis, rows)) return exact_sums_code(problem, std::move(rows.s));
+  if (const auto sums = elements_sums(problem, axis)) return exact_sums_code(problem, axis, *sums);
   if (const auto buckets = elements_buckets(problem, axis))
     return bucket_scatter_code(problem, axis, *buckets, reduction,
                                element_type(problem.outputs[0].dtype, reduction));
@@ -709,7 +703,7 @@ std::optional<ScatterOrder> scatter_order(std::string_view row, const CudaProble
   if (kernel->generate != generate_scatter_elements) return std::nullopt;
   const size_t axis = cuda_axis(problem, problem.outputs[0]);
   const RowScatter rows = elements_rows(problem, axis);
-  if (lines_function(problem, axis, rows) != nullptr || adds_exactly(problem, axis, rows) ||
+  if (lines_function(problem, axis, rows) != nullptr || elements_sums(problem, axis) ||
       elements_buckets(problem, axis))
     return std::nullopt;
   return order_of(problem, rows, cost);
