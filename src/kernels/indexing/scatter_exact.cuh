@@ -1,7 +1,7 @@
 // scatter_elements that adds f16, bf16 or f32, of lines with indices of their own, with the same bits in whatever order updates
-// come: a target's updates are added as whole numbers of one unit, which no addition rounds. What comes out is their sum with
-// x, rounded once. Every f16 is a multiple of 2^-24. Of other types the unit is 2^-kGuardBits of the last bit of a target's
-// largest update; smaller ones are rounded to it. 64 bits hold the sum of 2^22 updates either way.
+// come: a target's updates are added as whole numbers of one unit, which no addition rounds. Their sum with x is then rounded:
+// once of f16, of which every number is a multiple of 2^-24, else by way of f64. The unit of other types is 2^-kGuardBits of
+// the last bit of a target's largest update; smaller ones are rounded to it. 64 bits hold the sum of 2^22 updates either way.
 //
 // Neighbouring lines are a group. A bucket is a range of their targets, whose sums one block keeps in shared memory. Blocks
 // count the updates of each bucket, tile by tile, move them there, and add them up.
