@@ -123,6 +123,7 @@ TEST(JoinIndexed, HasTheBitsAndErrorsOfKernelsApart) {
     SCOPED_TRACE(print(program));
     Artifact joined = kIndexedJoin.compiled(program, true);
     EXPECT_EQ(count_steps(joined, "tile_indexed"), 1u);
+    EXPECT_EQ(count_steps(joined, "gather") + count_steps(joined, "gather_elements"), 0u);
     if (!TestDevice::get().runs_clusters()) continue;
     TwoWays ways(std::move(joined), kIndexedJoin.compiled(program, false));
     const int64_t size = *c.table[static_cast<size_t>(c.axis)].constant();

@@ -71,7 +71,7 @@ Program program_of(const Graphs& g, const std::string& more = "") {
 }
 
 Artifact compiled(const Program& program, bool joins, const char* target = "sm_90") {
-  return compiled_with(kRule, joins, program, target, {"bundle_calls"});
+  return compiled_with(kRule, joins, program, target, {"bundle_calls", "join_indexed"});
 }
 size_t joined(const Program& program, const char* target = "sm_90") {
   return count_steps(compiled(program, true, target), kKernel);
