@@ -76,7 +76,10 @@ double halo_tma_microseconds(const HaloTmaSizes& s, const HaloTmaPlan& p) {
   const double moved = instructions * 32 * (kWarpgroupMaps + pixels) + box * (s.element_bytes == 4 ? 3 : 1) +
                        (p.keeps_weights ? 0 : weights) + 2 * results * number(s.tile_bytes);
   const int64_t tiles = tma_boxes(s, p) * box_tiles(s, p), all = s.machine.multiprocessors;
-  const double loaded = box + (p.keeps_weights ? 0 : weights) + results * s.result_bytes;
+  // Channels that a last slice lacks are written, and not read; those of a next group are.
+  const double fetched =
+      s.groups > 1 ? 1 : number(s.channels * s.element_bytes) / number(p.slices * kRowBytes);
+  const double loaded = fetched * (box + (p.keeps_weights ? 0 : weights)) + results * s.result_bytes;
   const double from_l2 = loaded * number(std::min(tiles, all)) / kL2Bytes;
   // A buffer is loaded, and rounded by 64 threads, while the others are read.
   const double load = kFirst + number(tma_box_bytes(p)) / kLoadBytes +
