@@ -1,5 +1,6 @@
 """torch's ops of f16 and bf16 round once: neither numbers beside them nor sums inside are halves."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -78,3 +79,20 @@ def test_the_root_of_mean_squares_that_a_gpu_keeps_in_f32() -> None:
     graph = make_fx(lambda x, w: torch.ops.aten._fused_rms_norm(x, [16], w, 1e-5)[0])(x, w)
     exe = aicf.compile(graph, (x, w), device="cpu")
     assert apart(exe(x, w), F.rms_norm(x.double(), [16], w.double(), 1e-5)) < 2e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_mish_takes_one_function_and_one_rounding(dtype: torch.dtype) -> None:
+    x = torch.cat([torch.linspace(-80, 80, 4001), torch.tensor([0.0, 1e30, -1e30, math.inf, math.nan])]).to(
+        dtype
+    )
+    exe = aicf.compile(F.mish, (x,), device="cpu")
+    program = str(aicf.torch.import_module(nn.Mish(), (x,)).program)
+    assert "exp(" in program
+    assert "log1p" not in program
+    expected = F.mish(x.double())
+    least, rounding = torch.finfo(dtype).tiny, torch.finfo(dtype).eps
+    error = (exe(x).double() - expected).abs() / expected.abs().clamp(min=least)
+    right = (expected.abs() > torch.finfo(dtype).max) | expected.isnan() | (error < 4 * rounding)
+    assert right.all()
+    assert torch.equal(exe(x).isnan(), expected.isnan())

@@ -91,6 +91,7 @@ CASES = {
     "relu6": (F.relu6, POINTS),
     "hardsigmoid": (F.hardsigmoid, POINTS),
     "hardswish": (F.hardswish, POINTS),
+    "mish": (F.mish, POINTS),
     "max": (lambda x: x.max(-1).values, POINTS),
     "min": (lambda x: x.min(0, keepdim=True).values, POINTS),
     "fmax": (lambda x: torch.fmax(x, torch.roll(x, 1, -1)), POINTS),

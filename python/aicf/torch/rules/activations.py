@@ -60,3 +60,11 @@ def _hardsigmoid(c: Call, x: Any) -> SymTensor:
 @rule("hardswish", opmath="whole")
 def _hardswish(c: Call, x: Any) -> SymTensor:
     return x * _ramp(x) / 6.0
+
+
+@rule("mish", opmath="whole")
+def _mish(c: Call, x: Any) -> SymTensor:
+    """x tanh(log(1 + e^x)) = x n / (n + 2) with n = e^x (e^x + 2); from e^20 on the quotient is 1."""
+    power = ops.exp(ops.min(x, 20.0))
+    n = power * (power + 2.0)
+    return x * (n / (n + 2.0))
