@@ -7,17 +7,8 @@
 namespace aicf {
 namespace tile {
 
-// n / d for d in [1, 4]: as div by a Divisor, the reciprocal from the hardware's estimate and one Newton step.
-AICF_FN float divide_small(float n, float d) {
-  float r;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
-  r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
-  const float q = n * r;
-  const float corrected = __fmaf_rn(__fmaf_rn(-q, d, n), r, q);
-  return fabsf(q) < __uint_as_float(0x7f800000) ? corrected : q;
-}
-
-// As divide_small: n and n / d are finite, or NaN.
+// n / d for d in [1, 2], n and n / d finite, or NaN: as div by a Divisor, the reciprocal from the hardware's estimate and
+// one Newton step.
 AICF_FN float sigmoid(float x) {
   const float e = expf(-fabsf(x)), n = x < 0 ? e : 1.0f, d = 1.0f + e;
   float r;
@@ -100,21 +91,7 @@ AICF_FN float gelu_bf16(float x) {
 }
 AICF_FN double gelu(double x) { return 0.5 * x * erfc(-0.70710678118654752 * x); }
 
-// x / (1 + e^(-2v)), v = sqrt(2/pi) (x + 0.044715 x^3), with 2v kept in two parts for the negative tail.
-AICF_FN float gelu_tanh(float x) {
-  const float t = fminf(fabsf(x), 15.0f), t2 = t * t;
-  // w = 1.5957... + 0.07135... t^2, both constants as sums of two floats, and what it lost.
-  const float bt = 0.0713548139f * t2, w = 1.59576917f + bt, back = w - 1.59576917f;
-  float w_lost = (1.59576917f - (w - back)) + (bt - back);
-  w_lost += __fmaf_rn(0.0713548139f, t2, -bt) + 0.0713548139f * __fmaf_rn(t, t, -t2);
-  w_lost += __fmaf_rn(2.3988324e-9f, t2, -4.534068e-8f);
-  const float y = t * w, y_lost = __fmaf_rn(t, w_lost, __fmaf_rn(t, w, -y));
-  // e^(-y/2) twice, so that t e^(-y) is right where e^(-y) alone would be denormal.
-  float half = expf(fmaxf(-0.5f * y, -62.5f));
-  half = __fmaf_rn(half, -0.5f * y_lost, half);
-  const float e = half * half, numerator = x > 0 ? x : x * 0.0f - t * half * half;
-  return x != x ? x : divide_small(numerator, 1.0f + e);
-}
+// x / (1 + e^(-2v)), v = sqrt(2/pi) (x + 0.044715 x^3); of f32 see tile_functions.cuh.
 AICF_FN float gelu_tanh_half(float x) {
   const float v = x * __fmaf_rn(0.0713548139f, x * x, 1.59576917f);
   float e, r;

@@ -1,5 +1,5 @@
 // The instructions of tile programs (kernels/common/tile_ops.def) on one element, by their names there, but for those
-// of tile_activations.cuh. Register types are float, double, int32_t, int64_t and, for masks, bool. Integer
+// of tile_activations.cuh and tile_functions.cuh. Register types are float, double, int32_t, int64_t and, for masks, bool. Integer
 // arithmetic wraps. Elementary functions are those of CUDA's library at full accuracy.
 #pragma once
 
@@ -7,6 +7,21 @@ namespace aicf {
 namespace tile {
 
 #define AICF_FN __device__ __forceinline__
+
+// ---- approximations of the hardware: relative errors up to 2^-22, of a logarithm between -1 and 1 absolute ones. Numbers
+// below the least normal one are 0, but in log2_of_any
+#define AICF_APPROXIMATION(name, instruction)                   \
+  AICF_FN float name(float x) {                                 \
+    float y;                                                    \
+    asm(instruction ".f32 %0, %1;" : "=f"(y) : "f"(x));         \
+    return y;                                                   \
+  }
+AICF_APPROXIMATION(exp2_approx, "ex2.approx.ftz")
+AICF_APPROXIMATION(log2_approx, "lg2.approx.ftz")
+AICF_APPROXIMATION(log2_of_any, "lg2.approx")
+AICF_APPROXIMATION(reciprocal_approx, "rcp.approx.ftz")
+AICF_APPROXIMATION(sqrt_approx, "sqrt.approx.ftz")
+#undef AICF_APPROXIMATION
 
 // ---- bits, constants
 AICF_FN float constant_f32(uint32_t bits) { return __uint_as_float(bits); }
@@ -83,20 +98,13 @@ AICF_FN float div(float x, float y) { return __fdiv_rn(x, y); }
 AICF_FN double div(double x, double y) { return x / y; }
 AICF_FN float fma(float x, float y, float z) { return __fmaf_rn(x, y, z); }
 AICF_FN double fma(double x, double y, double z) { return __fma_rn(x, y, z); }
-AICF_FN float rem(float x, float y) { return fmodf(x, y); }
 AICF_FN double rem(double x, double y) { return fmod(x, y); }
 // The result has the divisor's sign, as in Python.
-AICF_FN float mod(float x, float y) {
-  const float r = fmodf(x, y);
-  if (r == 0) return copysignf(0.0f, y);
-  return (r < 0) != (y < 0) ? r + y : r;
-}
 AICF_FN double mod(double x, double y) {
   const double r = fmod(x, y);
   if (r == 0) return copysign(0.0, y);
   return (r < 0) != (y < 0) ? r + y : r;
 }
-AICF_FN float pow(float x, float y) { return powf(x, y); }
 AICF_FN double pow(double x, double y) { return ::pow(x, y); }
 AICF_FN float atan2(float x, float y) { return atan2f(x, y); }
 AICF_FN double atan2(double x, double y) { return ::atan2(x, y); }

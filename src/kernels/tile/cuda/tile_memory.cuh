@@ -4,6 +4,7 @@
 
 #include "bits.cuh"
 #include "tile/cuda/tile_activations.cuh"
+#include "tile/cuda/tile_functions.cuh"
 
 namespace aicf {
 namespace tile {

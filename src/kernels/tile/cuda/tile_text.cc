@@ -96,11 +96,31 @@ bool has_slope(const TileValues& program) {
          has([](const TileValue& v) { return v.op == TileOp::sigmoid && v.into_halves; });
 }
 
+// Those of tile_functions.cuh, and exp_half.
+bool has_half_form(TileOp op) {
+  switch (op) {
+    case TileOp::exp:
+    case TileOp::expm1:
+    case TileOp::log:
+    case TileOp::log1p:
+    case TileOp::sinh:
+    case TileOp::cosh:
+    case TileOp::tanh:
+    case TileOp::asinh:
+    case TileOp::acosh:
+    case TileOp::atanh:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Of a function that need not be exact, since its result ends in half types.
 std::string variant_of(const TileValues& program, const TileValue& v) {
   if (v.op == TileOp::sigmoid) return v.into_halves ? "_half" : "";
   if (!v.half) return "";
   if (v.op == TileOp::gelu) return "_" + std::string(dtype_name(*v.half));
+  if (has_half_form(v.op)) return "_half";
   if (v.op != TileOp::gelu_tanh) return "";
   return has_slope(program) ? "_beside_slope" : "_half";
 }
