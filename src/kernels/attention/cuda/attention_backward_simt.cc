@@ -137,12 +137,16 @@ double simt_backward_cycles(const CudaProblem& problem, const AttentionSizes& si
   const double all = heads * std::ceil(sizes.most_queries / way.rows) +
                      heads / group * std::ceil(sizes.most_keys / way.rows);
   const double blocks = std::max(1.0, std::ceil(all / sizes.multiprocessors));
-  // Of causal rows and keys as in simt_attention_cycles.
-  const double share = sizes.causal && sizes.window == 0 ? 0.5 + 0.5 / blocks : 1.0;
-  const TileWork rows =
-      tile_work(heads, sizes.most_queries, share * seen_keys(sizes, way.rows), 1, way, step);
+  // Of causal rows and keys as in simt_attention_cycles; all of a tile go over what any of them sees.
+  const auto seen_of = [&](double seen, double items) {
+    const bool sees_half = sizes.causal && sizes.window == 0;
+    return sees_half ? seen * (0.5 + 0.5 * std::min(std::max(1 / blocks, way.rows / items), 1.0)) : seen;
+  };
+  const TileWork rows = tile_work(heads, sizes.most_queries,
+                                  seen_of(seen_keys(sizes, way.rows), sizes.most_queries), 1, way, step);
   const TileWork keys =
-      group * tile_work(heads / group, sizes.most_keys, share * seen_queries(sizes, way.rows), 2, way, step);
+      group * tile_work(heads / group, sizes.most_keys,
+                        seen_of(seen_queries(sizes, way.rows), sizes.most_keys), 2, way, step);
   // Blocks of keys come first and have more to do: one of a multiprocessor by itself is one of theirs.
   const double of_keys = blocks <= 1 ? 1 : keys.blocks / all;
   WarpCycles work = of_keys * keys.work;
