@@ -35,11 +35,12 @@ from sanitize_onnx import (
     tables,
 )
 
+# A cache so long that attention adds up its parts in a second kernel.
 DECODER = replace(
-    LLAMA_1B, hidden=512, layers=1, heads=8, kv_heads=2, intermediate=1024, vocabulary=512, cache=300
+    LLAMA_1B, hidden=512, layers=1, heads=8, kv_heads=2, intermediate=1024, vocabulary=512, cache=20_000
 )
-# So many pairs of heads that attention needs no second kernel, and rotates and appends in its own.
-ROPED = replace(DECODER, hidden=1024, heads=16, kv_heads=8)
+# Attention needs no second kernel, and rotates and appends in its own.
+ROPED = replace(DECODER, hidden=1024, heads=16, kv_heads=8, cache=300)
 # Lengths, depths and heads of attention with more tiles than there are multiprocessors.
 MANY_TILES = ((600, 64, 32), (400, 128, 40))
 WIDE = EncoderShape(512, 1, 8, 2048)

@@ -151,7 +151,8 @@ void add_attention_features(const ProblemKey& key, const Candidate& candidate, F
   append(features, log_of(heads), log_of(queries), log_of(keys), log_of(depth),
          log_of(size(q, 1) / size(k, 1)), log_of(rows), log_of(columns), log_of(blocks), rounds(blocks),
          std::min(blocks, 1.0), log_of(tiles), keys / (tiles * columns),
-         queries / (std::ceil(queries / rows) * rows), log_of(c.cluster), log_of(tiles * std::ceil(blocks)));
+         queries / (std::ceil(queries / rows) * rows), log_of(std::max(c.cluster, 1)),
+         log_of(tiles * std::ceil(blocks)));
   append(features, depth > 128, std::fmod(depth, 64) == 0, param(key, 0) > 0, is_by(AttentionUnit::kWgmma),
          is_by(AttentionUnit::kMma), is_by(AttentionUnit::kSplit), is_by(AttentionUnit::kShort),
          is_measured_as(candidate, MeasuredForm::kAttentionMma),
@@ -218,7 +219,10 @@ bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
               is_for_small_products(*way) || (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
   const bool is_younger_tile =
       std::holds_alternative<WindowWay>(candidate.way) || std::holds_alternative<HaloTmaWay>(candidate.way);
-  return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way && !is_younger_tile;
+  const auto* attention = std::get_if<AttentionWay>(&candidate.way);
+  const bool is_younger_split = attention != nullptr && attention->cluster != 0 && attention->cluster != 8;
+  return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way && !is_younger_tile &&
+         !is_younger_split;
 }
 
 bool is_like_measured(const ProblemKey& key) {

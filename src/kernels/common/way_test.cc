@@ -89,7 +89,7 @@ void add_attention(Texts& texts) {
                                    AttentionUnit::kWgmma, AttentionUnit::kShort})
     for (const int rows : {64, 128, 192})
       for (const int keys : {64, 128}) texts.add(Way(AttentionWay{unit, rows, keys}));
-  texts.add(Way(AttentionWay{AttentionUnit::kSplit, 16, 64, 8}));
+  for (const int cluster : {1, 2, 4, 8}) texts.add(Way(AttentionWay{AttentionUnit::kSplit, 16, 64, cluster}));
   for (const int row_lanes : {2, 4, 8})
     for (const int key_warps : {1, 2, 4})
       texts.add(Way(AttentionWay{.unit = AttentionUnit::kSimt,
@@ -211,6 +211,7 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
   EXPECT_FALSE(fault_of(MatmulWay{.split = {SplitKind::none, 2}}).empty());
   EXPECT_FALSE(fault_of(ConvWay{ConvLoads::tma, {.unit = MatmulUnit::mma}}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{AttentionUnit::kMma, 64, 64, 8}).empty());
+  EXPECT_FALSE(fault_of(AttentionWay{AttentionUnit::kSplit, 16, 64, 3}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kMma, .row_warps = 2}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kSimt, .rows = 60}).empty());
   EXPECT_FALSE(fault_of(AttentionWay{.unit = AttentionUnit::kSimt, .row_lanes = 16}).empty());

@@ -1,7 +1,10 @@
 #include "kernels/attention/cuda/attention_cuda.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/attention/cuda/attention_simt.h"
+#include "kernels/attention/cuda/attention_split.h"
 #include "kernels/attention/cuda/attention_tiles.h"
 #include "kernels/attention/cuda/rope_text.h"
 #include "kernels/common/prologue.h"
@@ -65,12 +68,9 @@ std::string suffix(const CudaProblem& problem, const AttentionWay& way) {
          std::to_string(way.keys);
 }
 
-bool is_single(const AttentionSizes& sizes, const AttentionWay& way) {
-  return sizes.most_keys <= static_cast<double>(way.keys);
-}
 // Whether parts go to the workspace.
 bool combines(const AttentionSizes& sizes, const AttentionWay& way) {
-  return way.unit == AttentionUnit::kSplit && way.cluster == 1 && !is_single(sizes, way);
+  return way.unit == AttentionUnit::kSplit && way.cluster == 0 && !is_single_tile(sizes, way);
 }
 // As split_parts.cuh counts them.
 Dim part_count(const AttentionSizes& sizes, const AttentionPlan& plan) {
@@ -79,8 +79,9 @@ Dim part_count(const AttentionSizes& sizes, const AttentionPlan& plan) {
   const Dim first = max(sizes.keys - sizes.queries - Dim(sizes.window - 1), Dim(0));
   return ceildiv(max(ceildiv(sizes.keys, keys), Dim(1)) - floordiv(first, keys), tiles);
 }
+int launch_cluster(const AttentionWay& way) { return std::max(way.cluster, 1); }
 std::string split_name(const AttentionSizes& sizes, const AttentionWay& way) {
-  return is_single(sizes, way) ? "kSingle" : way.cluster > 1 ? "kCluster" : "kWorkspace";
+  return way.cluster > 1 ? "kCluster" : combines(sizes, way) ? "kWorkspace" : "kSingle";
 }
 
 UnitText unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
@@ -100,7 +101,8 @@ UnitText unit_of(const CudaProblem& problem, const AttentionSizes& sizes, const 
       return {roped ? "attention/cuda/roped.cuh" : "attention/cuda/split.cuh",
               "attention_split" + name + (roped ? "_roped" : ""),
               "attend_split<Traits, " + keys + ", aicf::attention::Split::" + split_name(sizes, way) + ", " +
-                  std::to_string(plan.tiles) + ", " + std::to_string(plan.stages) + ">(call, " +
+                  std::to_string(launch_cluster(way)) + ", " + std::to_string(plan.tiles) + ", " +
+                  std::to_string(plan.stages) + ">(call, " +
                   (combines(sizes, way) ? "workspace" : "nullptr") + (roped ? ", rope)" : ")"),
               128};
     case AttentionUnit::kShort:
@@ -199,8 +201,8 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionWay& way) {
   code.source = "#include \"prelude.cuh\"\n#include \"" + std::string(unit.header) + "\"\n\n" +
                 traits(problem, sizes, way) + "\n";
   if (split) {
-    const Dim splits = uses_workspace ? part_count(sizes, plan) : Dim(way.cluster);
-    launch.cluster = way.cluster;
+    const Dim splits = uses_workspace ? part_count(sizes, plan) : Dim(launch_cluster(way));
+    launch.cluster = launch_cluster(way);
     launch.grid[0] =
         sizes.batch * sizes.kv_heads * ceildiv(sizes.group * sizes.queries, Dim(way.rows)) * splits;
     if (uses_workspace)

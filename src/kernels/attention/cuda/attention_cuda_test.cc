@@ -255,8 +255,8 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
       {"deep heads", DType::bf16, {4, 16, 512, 256}, 16, 512, AttentionUnit::kMma, 1, 1},
       {"columns between 32 and 64", DType::f16, {4, 16, 512, 48}, 16, 512, AttentionUnit::kWgmma, 1, 1},
       {"mostly padding", DType::f16, {4, 16, 512, 32}, 16, 512, AttentionUnit::kMma, 1, 1},
-      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kSplit, 1, 2},
-      {"a hundred queries of few heads", DType::f16, {1, 8, 100, 32}, 8, 4096, AttentionUnit::kSplit, 2, 2},
+      {"few blocks", DType::bf16, {1, 2, 512, 128}, 2, 512, AttentionUnit::kSplit, 1, 1},
+      {"a hundred queries of few heads", DType::f16, {1, 8, 100, 32}, 8, 4096, AttentionUnit::kSplit, 1, 2},
       {"a hundred queries of many heads", DType::f16, {64, 8, 100, 32}, 8, 4096, AttentionUnit::kMma, 1, 1},
   };
   for (const Choice& c : choices) {
@@ -405,6 +405,31 @@ TEST(AttentionCuda, TilesOfTheGeneralPurposeUnitsFitLengthsAndMachines) {
     const int rows = way_of({1, heads, 512, 64}, 512).rows;
     EXPECT_GE(heads * ((512 + rows - 1) / rows), std::min<int64_t>(100, heads * 30)) << heads;
   }
+}
+
+// Half of a cluster's blocks or more have keys, many rows need no large cluster, and a block that has a
+// multiprocessor to itself has more tiles on their way.
+TEST(AttentionCuda, KeysAreSplitAmongAsManyBlocksAsThereAreMultiprocessorsFor) {
+  const auto plan_of = [](int64_t batch, int64_t heads, int64_t queries, int64_t keys, int64_t depth) {
+    CudaProblem p = problem_of(DType::f16, {batch, heads, queries, depth}, heads, keys, depth, false);
+    p.arch = 90;
+    const AttentionPlan plan = resolve(attention_way(p, AttentionUnit::kWgmma), p);
+    EXPECT_EQ(plan.way.unit, AttentionUnit::kSplit);
+    EXPECT_EQ(attention_code(p, plan.way).launches.size(), plan.way.cluster == 0 ? 2u : 1u);
+    EXPECT_EQ(parse_way(to_string(Way(plan.way))), Way(plan.way));
+    return plan;
+  };
+  for (const int64_t heads : {2, 9, 40, 128, 220, 700})
+    for (const int64_t keys : {256, 300, 512, 1000, 2048})
+      for (const int64_t depth : {32, 80, 128, 256}) {
+        const AttentionPlan plan = plan_of(1, heads, 4, keys, depth);
+        EXPECT_GT(keys, plan.way.cluster / 2 * plan.way.keys) << to_string(plan.way);
+        EXPECT_LE(plan.way.cluster, heads >= 220 ? 2 : 8) << to_string(plan.way);
+      }
+  EXPECT_EQ(plan_of(8, 16, 1, 2048, 128).way.cluster, 1);
+  EXPECT_GT(plan_of(8, 16, 1, 2048, 128).stages, 2);
+  EXPECT_GE(plan_of(1, 8, 1, 2048, 128).way.cluster, 8);
+  EXPECT_EQ(plan_of(1, 2, 1, 8000, 128).way.cluster, 0);
 }
 
 // A window that no key is outside of is none; a narrow one decides how keys are split.

@@ -34,9 +34,12 @@ std::string number_in(int64_t value) { return std::to_string(value); }
 
 void add_split(LayoutText& text, const AttentionPlan& plan) {
   text.use("Split", "aicf::attention::SplitAttention<Traits, " + number_in(plan.way.keys) +
-                        ", aicf::attention::Split::" + (plan.way.cluster > 1 ? "kCluster" : "kWorkspace") +
-                        ", " + number_in(plan.tiles) + ", " + number_in(plan.stages) +
-                        ", aicf::attention::AsTheyAre>");
+                        ", aicf::attention::Split::" +
+                        (plan.way.cluster > 1    ? "kCluster"
+                         : plan.way.cluster == 1 ? "kSingle"
+                                                 : "kWorkspace") +
+                        ", " + number_in(std::max(plan.way.cluster, 1)) + ", " + number_in(plan.tiles) +
+                        ", " + number_in(plan.stages) + ", aicf::attention::AsTheyAre>");
   const std::string stages = number_in(plan.stages) + " * Split::kStageBytes",
                     sums = "(Split::kWarps * 16 * Split::kSumStride * 4 + (Split::kWarps + 1) * 16 * 8)";
   text.equal("16 * Split::kRowBytes + (" + stages + " > " + sums + " ? " + stages + " : " + sums + ")",

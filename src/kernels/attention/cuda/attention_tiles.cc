@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/attention/cuda/attention_simt.h"
+#include "kernels/attention/cuda/attention_split.h"
 
 namespace aicf {
 
@@ -59,47 +60,6 @@ namespace {
 
 constexpr double kFewRows = 32;  // rows that share keys; up to here keys are split among blocks
 
-// Of a block with few rows: keys that it holds at once.
-int most_split_keys(const AttentionSizes& sizes) {
-  return std::max(sizes.depth, sizes.value_depth) > 128 ? 64 : 128;
-}
-
-// Keys that blocks of split rows see, from the tile on in which the first begins: tiles begin where they
-// would without a window.
-double split_keys(const AttentionSizes& sizes) {
-  return std::min(sizes.most_keys, seen_keys(sizes, sizes.most_queries) + most_split_keys(sizes) - 1);
-}
-
-// Up to 2,048 keys a cluster's eight blocks hold one tile each, or two of half the size in turn: one launch.
-// Longer sequences need more blocks than a cluster has.
-AttentionWay split_way(const CudaProblem& problem, const AttentionSizes& sizes) {
-  const int most_keys = most_split_keys(sizes);
-  AttentionWay way{AttentionUnit::kSplit, 16, most_keys};
-  if (sizes.most_keys <= most_keys) return way;
-  constexpr int kCluster = 8;
-  const double seen = split_keys(sizes);
-  const double clusters = sizes.most_batch * sizes.most_heads / sizes.most_group *
-                          std::ceil(sizes.most_group * sizes.most_queries / 16);
-  if (problem.arch >= 90 && seen <= 2048 && kCluster * clusters >= sizes.multiprocessors / 3.0) {
-    way.cluster = kCluster;
-    if (seen <= kCluster * most_keys) return way;
-  }
-  way.keys = 64;
-  return way;
-}
-
-// How the keys of split rows are taken: tiles of each part, of which as many are in flight as fit.
-void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionSizes& sizes) {
-  const AttentionWay& way = plan.way;
-  plan.warps = 4;
-  if (sizes.most_keys <= way.keys) return;
-  const double seen = split_keys(sizes);
-  if (way.cluster == 1) plan.tiles = seen <= 2048 ? 1 : seen <= 8192 ? 4 : 8;
-  const bool takes_several = way.cluster > 1 ? seen > way.cluster * way.keys : plan.tiles > 1;
-  plan.stages =
-      takes_several && attention_shared_bytes(problem, sizes, way, 2) <= shared_limit(problem.arch) ? 2 : 1;
-}
-
 // Blocks that share a multiprocessor take longer than one alone, each by `share`.
 double crowded(const AttentionSizes& sizes, double blocks, double share) {
   return std::max(1.0, 1 - share + share * std::ceil(blocks / sizes.multiprocessors));
@@ -114,15 +74,13 @@ bool splits_sooner(const CudaProblem& problem, const AttentionSizes& sizes) {
   if (sizes.causal || sizes.most_keys <= most_split_keys(sizes)) return false;
   AttentionPlan plan{split_way(problem, sizes)};
   set_split(plan, problem, sizes);
-  const double heads = sizes.most_batch * sizes.most_heads, keys = split_keys(sizes);
+  const double heads = sizes.most_batch * sizes.most_heads, parts = split_blocks(sizes, plan);
   const double depth = static_cast<double>(sizes.depth + sizes.value_depth) / 128;
-  const double parts =
-      plan.way.cluster > 1 ? plan.way.cluster : std::ceil(keys / (plan.way.keys * plan.tiles));
   const double rows = heads / sizes.most_group * std::ceil(sizes.most_group * sizes.most_queries / 16);
   const double whole = std::ceil(seen_keys(sizes, 64) / 64) * kTile * depth *
                        crowded(sizes, heads * std::ceil(sizes.most_queries / 64), 0.45);
   const double split =
-      std::ceil(keys / parts / 64) * kPart * depth * crowded(sizes, rows * parts, 0.3) + kMerge;
+      std::ceil(split_keys(sizes) / parts / 64) * kPart * depth * crowded(sizes, rows * parts, 0.3) + kMerge;
   return split < kMargin * whole;
 }
 
@@ -136,13 +94,7 @@ AttentionWay mma_way(const CudaProblem& problem, const AttentionSizes& sizes) {
   const bool is_half =
       sizes.most_keys <= 64 && sizes.most_queries > kFewRows && 3 * tiles >= sizes.multiprocessors;
   const bool is_short = sizes.most_keys <= most_keys && tiles < sizes.multiprocessors && !is_half;
-  // Two tiles of keys would leave most of a cluster idle, and enough blocks need no splitting: 1,360 heads of
-  // three queries and 181 keys took 17.7 us in rows of 32, 24.1 split.
-  const bool is_full = sizes.most_keys > most_keys && sizes.most_keys <= 2 * most_keys &&
-                       heads * std::ceil(sizes.most_queries / 32) >= 4 * sizes.multiprocessors;
-  if (is_short || (sizes.most_group * sizes.most_queries <= kFewRows && !is_full))
-    return split_way(problem, sizes);
-  if (sizes.most_group * sizes.most_queries > kFewRows && splits_sooner(problem, sizes))
+  if (is_short || sizes.most_group * sizes.most_queries <= kFewRows || splits_sooner(problem, sizes))
     return split_way(problem, sizes);
   AttentionWay tile{AttentionUnit::kMma, 64, 64};
   if (sizes.most_keys <= 128 && sizes.most_keys > 64 && depth <= 64) tile.keys = 128;

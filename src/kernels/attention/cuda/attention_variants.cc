@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "kernels/attention/cuda/attention_cuda.h"
 #include "kernels/attention/cuda/attention_simt.h"
+#include "kernels/attention/cuda/attention_split.h"
 #include "kernels/attention/cuda/attention_text.h"
 
 namespace aicf {
@@ -25,8 +26,9 @@ std::vector<AttentionWay> ways_of(const CudaProblem& problem) {
 }
 
 // Multiply-adds of one multiprocessor per cycle, tiles that it works on at a time, and the rounds of tiles.
-double microseconds(const AttentionSizes& sizes, const AttentionWay& way) {
+double microseconds(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
   constexpr double kWgmma = 1300, kMma = 500, kStart = 3400;
+  if (way.unit == AttentionUnit::kSplit) return split_cycles(problem, sizes, way) / kCyclesPerMicrosecond;
   const bool wgmma = way.unit == AttentionUnit::kWgmma || way.unit == AttentionUnit::kShort;
   const double resident = way.unit == AttentionUnit::kWgmma ? 1 : 3;
   const double tiles = sizes.most_batch * sizes.most_heads * std::ceil(sizes.most_queries / way.rows);
@@ -43,7 +45,7 @@ double microseconds(const AttentionSizes& sizes, const AttentionWay& way) {
 std::vector<KernelVariant> attention_wgmma_variants(const CudaProblem& problem) {
   std::vector<KernelVariant> variants;
   for (const AttentionWay& way : ways_of(problem))
-    variants.push_back({way, microseconds(sizes_of(problem), way)});
+    variants.push_back({way, microseconds(problem, sizes_of(problem), way)});
   return variants;
 }
 

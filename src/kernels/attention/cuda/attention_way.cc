@@ -21,7 +21,7 @@ std::string_view simt_fault(const AttentionWay& way) {
   if (way.row_warps < 1 || way.key_warps < 1 || way.rows < 1 || way.keys < 1) return "a tile without warps";
   if (way.rows % (way.row_warps * way.row_lanes) != 0 || way.keys % (way.key_warps * 32 / way.row_lanes) != 0)
     return "lanes have whole rows and keys";
-  return way.cluster != 1 ? "clusters share the keys of split rows" : "";
+  return way.cluster != 0 ? "clusters share the keys of split rows" : "";
 }
 
 }  // namespace
@@ -31,8 +31,9 @@ std::string_view fault_of(const AttentionWay& way) {
   if (way.row_warps != 1 || way.key_warps != 1 || way.row_lanes != AttentionWay().row_lanes)
     return "only tiles of simt say how warps share them";
   if (way.rows < 16 || way.keys < 16) return "a tile of attention has 16 rows and keys or more";
-  if (way.cluster < 1 || (way.cluster > 1 && way.unit != AttentionUnit::kSplit))
-    return "clusters share the keys of split rows";
+  if (way.cluster != 0 && way.unit != AttentionUnit::kSplit) return "clusters share the keys of split rows";
+  if (way.cluster != 0 && way.cluster != 1 && way.cluster != 2 && way.cluster != 4 && way.cluster != 8)
+    return "a cluster that splits keys has 1, 2, 4 or 8 blocks";
   const bool by_wgmma = way.unit == AttentionUnit::kWgmma || way.unit == AttentionUnit::kShort;
   return by_wgmma && way.rows % 64 != 0 ? "warpgroups have 64 rows" : "";
 }
@@ -41,7 +42,7 @@ std::string to_string(const AttentionWay& way) {
   std::string text = std::string(kUnits[static_cast<size_t>(way.unit)]) + " " + std::to_string(way.rows) +
                      "x" + std::to_string(way.keys);
   if (way.unit == AttentionUnit::kSimt) text += lanes_text(way);
-  if (way.cluster > 1) text += " cluster " + std::to_string(way.cluster);
+  if (way.cluster > 0) text += " cluster " + std::to_string(way.cluster);
   return text;
 }
 

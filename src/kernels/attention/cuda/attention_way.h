@@ -20,7 +20,9 @@ enum class AttentionUnit : uint8_t {
 struct AttentionWay {
   AttentionUnit unit = AttentionUnit::kSimt;
   int rows = 64, keys = 64;  // of a block
-  int cluster = 1;           // kSplit: blocks that share the keys of one tile of rows without a workspace
+  // kSplit: blocks that share the keys of a tile of rows without a workspace; 0: parts go there, if one tile
+  // has not all.
+  int cluster = 0;
   // kSimt: the block's warps share its rows and its keys; a warp's lanes in either direction.
   int row_warps = 1, key_warps = 1, row_lanes = 8;
   bool operator==(const AttentionWay&) const = default;

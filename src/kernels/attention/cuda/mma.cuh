@@ -106,17 +106,17 @@ __device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, in
   }
 }
 
-// Rows [0, rows) of the source into a tile of kRows.
+// Rows [0, rows) of the source into a tile of kRows, by kThreads threads of which this one is `thread`.
 template <int kColumns, int kRows, int kThreads, bool kVector, class T>
 __device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row_stride,
-                                          int64_t column_stride, int rows) {
+                                          int64_t column_stride, int rows, int thread = int(threadIdx.x)) {
   using Tile = RowTile<T, kColumns>;
   constexpr int kChunks = Tile::kPadded / Tile::kChunk;
   const uint32_t address = shared_address(tile);
   if constexpr (kVector && kThreads % kChunks == 0 && kRows % (kThreads / kChunks) == 0 && kColumns == Tile::kPadded) {
     if (rows >= kRows) {  // the whole tile, as most are: no bounds, one step from row to row
       constexpr int kStep = kThreads / kChunks;
-      const int row = int(threadIdx.x) / kChunks, chunk = int(threadIdx.x) % kChunks;
+      const int row = thread / kChunks, chunk = thread % kChunks;
       const T* at = from + row * row_stride + chunk * Tile::kChunk;
       const uint32_t to = address + uint32_t(row * Tile::kBytesPerRow + chunk * 16);
 #pragma unroll
@@ -127,7 +127,7 @@ __device__ __forceinline__ void copy_rows(char* tile, const T* from, int64_t row
   }
 #pragma unroll
   for (int start = 0; start < kRows * kChunks; start += kThreads) {
-    const int at = start + int(threadIdx.x);
+    const int at = start + thread;
     if (kRows * kChunks % kThreads != 0 && at >= kRows * kChunks) break;
     const int row = at / kChunks;
     const bool inside = row < rows;

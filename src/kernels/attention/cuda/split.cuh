@@ -1,11 +1,11 @@
 // Attention of half types for few rows or short sequences (sm_80): the keys are split among blocks, and each
 // tile of kKeys keys among the block's four warps. The queries of all heads that share a head of k and v are
-// rows of one tile of 16, so that keys are read once. If one block holds all keys it stores the result. Else,
-// on Hopper, the eight blocks of a cluster take tiles in turn and combine their parts through shared memory;
+// rows of one tile of 16, so that keys are read once. If one block has all keys it stores the result. Else,
+// on Hopper, the blocks of a cluster take tiles in turn and combine their parts through shared memory;
 // or parts of a few tiles each go to the workspace and a second launch combines them.
 //
 // Order, for every row alone: a warp adds up its quarters of the block's tiles; the four warps' parts are
-// added in order; the eight blocks of a cluster in order, or parts in the workspace in four interleaved
+// added in order; the blocks of a cluster in order, or parts in the workspace in four interleaved
 // chains, these in order. So bits depend on the number of keys, on kKeys and on the way of splitting.
 #pragma once
 
@@ -20,9 +20,9 @@ struct AsTheyAre {
 
 enum class Split { kSingle, kCluster, kWorkspace };  // who has all the keys of a row
 
-// What a block of the kernel does, in the order of run(). kTiles: tiles of keys per part of the workspace. kStages: tiles
-// in flight.
-template <class Traits, int kKeys, Split kSplit, int kTiles, int kStages, class Rope>
+// What a block of the kernel does, in the order of run(). kBlocks: of the cluster. kTiles: tiles of keys per part of the
+// workspace. kStages: tiles in flight.
+template <class Traits, int kKeys, Split kSplit, int kBlocks, int kTiles, int kStages, class Rope>
 struct SplitAttention {
   using T = typename Traits::Element;
   using Mask = typename Traits::Mask;
@@ -32,9 +32,10 @@ struct SplitAttention {
                        kStageBytes = kKeys * (kRowBytes + kValueBytes);
   static constexpr int kColumns = HalfTile<kValueDepth>::kPadded, kQuads = kColumns / 4;
   static constexpr int kSumStride = kColumns + 8;  // floats; keeps the fragments of a warp on different banks
-  static constexpr int32_t kStep = kSplit == Split::kCluster ? kClusterBlocks : 1;  // from one of its tiles to the next
+  static constexpr int32_t kStep = kBlocks;  // from one of its tiles to the next
   static_assert(!Rope::kRopes || Traits::kWindow == 0, "tiles that begin where the cache begins");
-  using Sends = Sent<kSplit == Split::kCluster ? 16 * kQuads : kClusterBlocks>;
+  static_assert((kSplit == Split::kCluster) == (kBlocks > 1));
+  using Sends = Sent<kBlocks, kSplit == Split::kCluster ? 16 * kQuads : 1>;
 
   const Call<Traits>& call;
   const Rope& rope;
@@ -63,9 +64,7 @@ struct SplitAttention {
         warp(int(threadIdx.x) / 32),
         lane(int(threadIdx.x) % 32) {
     const int32_t tiles = tile_count<Traits, kKeys>(call);
-    splits = kSplit == Split::kSingle    ? 1
-             : kSplit == Split::kCluster ? kClusterBlocks
-                                         : part_count<Traits, kKeys, kTiles>(call);
+    splits = kSplit == Split::kWorkspace ? part_count<Traits, kKeys, kTiles>(call) : kBlocks;
     all_rows = call.group * call.queries;
     row_tiles = (all_rows + 15) / 16;
     uint32_t index = blockIdx.x;
@@ -92,20 +91,24 @@ struct SplitAttention {
 
   // ---- into shared memory ----
 
-  // One group of copies for the keys and one for the values, empty past the end.
+  // Of the warp's quarter of a tile, which no other warp reads: one group of copies for the keys and one for the values,
+  // empty past the end.
   __device__ __forceinline__ void copy_tile(int32_t tile, int stage) const {
-    const int32_t from = tile * kKeys;
+    const int32_t from = tile * kKeys + warp * kWarpKeys, left = call.keys - from;
+    const int64_t row = left > 0 ? from : 0;
     if (tile < end_tile)
-      copy_rows<kDepth, kKeys, kThreads, Traits::kVectorK>(
-          k_tile(stage), k + from * call.k_view.row, call.k_view.row, call.k_view.column, call.keys - from);
+      copy_rows<kDepth, kWarpKeys, 32, Traits::kVectorK>(k_tile(stage) + warp * kWarpKeys * kRowBytes,
+                                                         k + row * call.k_view.row, call.k_view.row, call.k_view.column,
+                                                         left, lane);
     commit_copies();
     if (tile < end_tile)
-      copy_rows<kValueDepth, kKeys, kThreads, Traits::kVectorV>(
-          v_tile(stage), v + from * call.v_view.row, call.v_view.row, call.v_view.column, call.keys - from);
+      copy_rows<kValueDepth, kWarpKeys, 32, Traits::kVectorV>(v_tile(stage) + warp * kWarpKeys * kValueBytes,
+                                                              v + row * call.v_view.row, call.v_view.row,
+                                                              call.v_view.column, left, lane);
     commit_copies();
   }
   __device__ __forceinline__ void copy_first_tiles() const {
-#pragma unroll
+#pragma unroll 1
     for (int stage = 0; stage < kStages; ++stage) copy_tile(first_tile + stage * kStep, stage);
   }
   // Those that the rope makes are left out.
@@ -140,7 +143,7 @@ struct SplitAttention {
   // Row `row` of the caches is written by this launch, in the block that has its tile.
   __device__ __forceinline__ bool holds(int32_t row) const {
     const int32_t tile = row / kKeys;
-    return kSplit == Split::kSingle || (kSplit == Split::kCluster ? tile % kClusterBlocks : tile / kTiles) == split;
+    return kSplit == Split::kSingle || (kSplit == Split::kCluster ? tile % kBlocks : tile / kTiles) == split;
   }
   __device__ __forceinline__ void run_rope(bool own) const {
     rope.template run<kThreads>(reinterpret_cast<T*>(q_tile), HalfTile<kDepth>::kStride, batch, kv_head, call.group, own);
@@ -247,13 +250,13 @@ struct SplitAttention {
     float s[kWarpKeys / 2];
     if (!Rope::kEarly || tile != first_tile) load_mask(tile);
     wait_copies<2 * kStages - 1>();
-    __syncthreads();
+    __syncwarp();
     multiply_keys(s, stage);
     weigh_scores(s, tile);
     wait_copies<2 * kStages - 2>();
-    __syncthreads();
+    __syncwarp();
     add_values(s, stage);
-    __syncthreads();
+    __syncwarp();
     copy_tile(tile + kStages * kStep, stage);
   }
 
@@ -315,17 +318,17 @@ struct SplitAttention {
 
   __device__ __forceinline__ void add_blocks() const {
 #pragma unroll 1
-    for (int at = int(threadIdx.x) * kClusterBlocks + split; at < 16 * kQuads; at += kThreads * kClusterBlocks) {
+    for (int at = int(threadIdx.x) * kBlocks + split; at < 16 * kQuads; at += kThreads * kBlocks) {
       const int32_t row = first + at / kQuads;
       if (row >= all_rows) break;
       sent.wait();
-      const int slot = at / kClusterBlocks;
+      const int slot = at / kBlocks;
       Sum4 total;
       total.top = minus_infinity();
 #pragma unroll
-      for (int rank = 0; rank < kClusterBlocks; ++rank) total.top = fmaxf(total.top, sent.stats[rank][slot][0]);
+      for (int rank = 0; rank < kBlocks; ++rank) total.top = fmaxf(total.top, sent.stats[rank][slot][0]);
 #pragma unroll
-      for (int rank = 0; rank < kClusterBlocks; ++rank)
+      for (int rank = 0; rank < kBlocks; ++rank)
         total.add<Traits>(*reinterpret_cast<const float2*>(sent.stats[rank][slot]),
                           *reinterpret_cast<const float4*>(sent.values[rank][slot]));
       store_sum(call, total, batch, head_of(row), row % call.queries, at % kQuads * 4);
@@ -346,6 +349,8 @@ struct SplitAttention {
     else
       copy_first_tiles();
     clear();
+    wait_copies<2 * kStages - 1>();
+    __syncthreads();  // for the queries, and what the rope has put into the caches or a tile
     int stage = 0;
     for (int32_t tile = first_tile; tile < end_tile; tile += kStep) {
       add_tile(tile, stage);
@@ -358,9 +363,9 @@ struct SplitAttention {
   }
 };
 
-template <class Traits, int kKeys, Split kSplit, int kTiles, int kStages, class Rope = AsTheyAre>
+template <class Traits, int kKeys, Split kSplit, int kBlocks, int kTiles, int kStages, class Rope = AsTheyAre>
 __device__ __forceinline__ void attend_split(const Call<Traits>& call, void* workspace, const Rope& rope = Rope()) {
-  using Attention = SplitAttention<Traits, kKeys, kSplit, kTiles, kStages, Rope>;
+  using Attention = SplitAttention<Traits, kKeys, kSplit, kBlocks, kTiles, kStages, Rope>;
   extern __shared__ __align__(16) char shared[];
   __shared__ typename Attention::Sends sent;
   Attention(call, rope, workspace, shared, sent).run();

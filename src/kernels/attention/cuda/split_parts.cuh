@@ -54,21 +54,19 @@ __device__ __forceinline__ void store_four(const Call<Traits>& call, int64_t bat
   }
 }
 
-constexpr int kClusterBlocks = 8;
-
-// What the blocks of a cluster send the one that adds their parts: four columns each of every kClusterBlocks-th group
-// of them, with the row's maximum and sum of weights.
-template <int kGroups>
+// What the blocks of a cluster send the one that adds their parts: four columns each of every kBlocks-th group of them,
+// with the row's maximum and sum of weights.
+template <int kBlocks, int kGroups>
 struct Sent {
-  static constexpr int kOwn = kGroups / kClusterBlocks, kBytes = 6 * sizeof(float);
-  float values[kClusterBlocks][kOwn][4], stats[kClusterBlocks][kOwn][2];
+  static constexpr int kOwn = kGroups / kBlocks, kBytes = 6 * sizeof(float);
+  float values[kBlocks][kOwn][4], stats[kBlocks][kOwn][2];
   uint64_t barrier;
 
   // By all threads; `groups`: that have a row. The cluster is synchronised at the end of cluster_wait().
   __device__ __forceinline__ void set_up(int groups, int split) {
     if (threadIdx.x == 0) {
-      const int own = groups > split ? (groups - split + kClusterBlocks - 1) / kClusterBlocks : 0;
-      expect_sends(shared_address(&barrier), kClusterBlocks * own * kBytes);
+      const int own = groups > split ? (groups - split + kBlocks - 1) / kBlocks : 0;
+      expect_sends(shared_address(&barrier), kBlocks * own * kBytes);
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
@@ -77,7 +75,7 @@ struct Sent {
   static __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
   __device__ __forceinline__ void send(int group, int split, const float (&x)[4], float top, float sum) {
-    const int rank = group % kClusterBlocks, slot = group / kClusterBlocks;
+    const int rank = group % kBlocks, slot = group / kBlocks;
     const uint32_t there = in_block(shared_address(&barrier), rank);
     send_four(in_block(shared_address(values[split][slot]), rank), there, x[0], x[1], x[2], x[3]);
     send_two(in_block(shared_address(stats[split][slot]), rank), there, top, sum);
