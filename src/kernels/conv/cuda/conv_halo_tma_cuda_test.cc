@@ -15,6 +15,7 @@ namespace {
 using cuda_testing::channels_last;
 using cuda_testing::conv_problem;
 using cuda_testing::ConvCase;
+using cuda_testing::expect_compiles;
 using cuda_testing::LayoutText;
 using cuda_testing::RandomWindows;
 
