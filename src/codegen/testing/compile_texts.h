@@ -64,6 +64,23 @@ inline int64_t stack_bytes(const std::string& cubin) {
   return sum;
 }
 
+// Bytes of machine code.
+inline int64_t code_bytes(const std::string& cubin) {
+  constexpr uint64_t kExecutable = 4;
+  const auto number = [&]<class T>(size_t at, T) {
+    T value;
+    std::memcpy(&value, &cubin.at(at + sizeof(T) - 1) - (sizeof(T) - 1), sizeof(T));
+    return value;
+  };
+  int64_t sum = 0;
+  for (size_t i = 0; i < number(60, uint16_t{}); ++i) {
+    const size_t header = number(40, uint64_t{}) + i * number(58, uint16_t{});
+    if (number(header + 8, uint64_t{}) & kExecutable)
+      sum += static_cast<int64_t>(number(header + 32, uint64_t{}));
+  }
+  return sum;
+}
+
 // Every text keeps what its threads compute with in registers.
 inline void expect_no_stack(const std::vector<std::string>& sources, const std::string& target) {
   for (const std::string& image : compile_cuda(sources, target)) EXPECT_EQ(stack_bytes(image), 0);

@@ -1,13 +1,13 @@
 // Recurrent layers and their gradients, one persistent launch over all steps. A cluster of blocks walks a few
-// rows of the batch in one direction: every warp owns kUnits units and holds their weights, in registers as
-// far as they fit, else in shared memory. After a step each lane sends what its unit has made to the shared
+// rows of the batch in one direction: every warp owns some units and holds their weights, in registers as far
+// as they fit, else in shared memory. After a step each lane sends what its unit has made to the shared
 // memory of all blocks, where a barrier counts the bytes; warps wait for these alone. A block that walks alone
 // stores to its own memory and waits for its warps. A warp sends only what it made of numbers that it has
 // read, so two buffers in turn are never overwritten too early.
 //
-// A sum over the depth is 32 chains, one of each lane over its elements in ascending order, added in a fixed
-// tree: it depends on the depth only. Halves are multiplied exactly, summed in f32, and each op of the cell
-// rounds.
+// Teams of 1 to 32 lanes share a warp: a team owns kUnits units, and its lanes split the depth. A sum over the
+// depth is one chain of each lane over its elements in ascending order, added in a fixed tree: it depends on the
+// depth only. Halves are multiplied exactly, summed in f32, and each op of the cell rounds.
 #pragma once
 
 #include "cluster_sends.cuh"
@@ -37,17 +37,52 @@ __device__ __forceinline__ float rounded(float x) {
   return to_float(from_float<T>(x));
 }
 
+// As tile::sigmoid_half: relative error below 2^-18. Near 0 the first terms of its series, where 1 - 2 / (1 + e^2x)
+// loses digits.
+__device__ __forceinline__ float tanh_half(float x) {
+  float e, r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * 2.88539008f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
+  const float x2 = x * x;
+  const float series = __fmaf_rn(__fmaf_rn(__fmaf_rn(x2, -0.0539682540f, 0.133333333f), x2, -0.333333333f) * x2, x, x);
+  return fabsf(x) < 0.3f ? series : __fmaf_rn(r, -2.0f, 1.0f);
+}
+// The gates' functions, rounded to T.
+template <class T>
+__device__ __forceinline__ float sigmoid_of(float x) {
+  return rounded<T>(sizeof(T) == 2 ? tile::sigmoid_half(x) : tile::sigmoid(x));
+}
+template <class T>
+__device__ __forceinline__ float tanh_of(float x) {
+  return rounded<T>(sizeof(T) == 2 ? tanh_half(x) : tile::tanh(x));
+}
+
 // What is made of x stays behind the last wait: the compiler would else wait for a load where it is asked for.
 __device__ __forceinline__ void keep_behind(float& x) { asm volatile("" : "+f"(x)); }
 __device__ __forceinline__ void keep_behind(f16& x) { asm volatile("" : "+h"(x.bits)); }
 __device__ __forceinline__ void keep_behind(bf16& x) { asm volatile("" : "+h"(x.bits)); }
 
-// A lane's elements of a depth: kVec neighbours of each chunk of 32 kVec.
+// Among how many lanes a depth is split: each has at most 8 elements where a warp has lanes enough.
+__device__ constexpr int lanes_of(int depth) {
+  int lanes = 1;
+  while (lanes < 32 && 8 * lanes < depth) lanes *= 2;
+  return lanes;
+}
+// Neighbours of a depth that a lane loads at once: as many as pad it by at most a quarter more than 1 does.
+__device__ constexpr int vector_of(int depth) {
+  const auto padded = [&](int vec) {
+    const int chunk = lanes_of(depth) * vec;
+    return (depth + chunk - 1) / chunk * chunk;
+  };
+  int vec = 4;
+  while (vec > 1 && 4 * padded(vec) > 5 * padded(1)) vec /= 2;
+  return vec;
+}
+// A lane's elements of a depth: kVec neighbours of each chunk of kLanes kVec.
 template <int kDepth>
 struct DepthSplit {
-  static constexpr int kVec = kDepth > 64 ? 4 : kDepth > 32 ? 2 : 1;
-  static constexpr int kChunk = 32 * kVec, kChunks = (kDepth + kChunk - 1) / kChunk,
-                       kPadded = kChunk * kChunks;
+  static constexpr int kLanes = lanes_of(kDepth), kTeams = 32 / kLanes, kVec = vector_of(kDepth);
+  static constexpr int kChunk = kLanes * kVec, kChunks = (kDepth + kChunk - 1) / kChunk, kPadded = kChunk * kChunks;
 };
 template <int kVec>
 struct alignas(4 * kVec) FloatVector {
@@ -157,12 +192,12 @@ struct StepExchange {
   }
 };
 
-// kProducts rows of weights times the vectors of kRows rows of the batch, the depth split over the lanes of a
-// warp.
+// Each team's kProducts rows of weights times the vectors of kRows rows of the batch, the depth split over its
+// lanes.
 template <class T, int kProducts, int kDepth, int kRows, int kInRegisters>
 struct WarpProduct {
   using Split = DepthSplit<kDepth>;
-  static constexpr int kVec = Split::kVec, kInShared = Split::kChunks - kInRegisters;
+  static constexpr int kLanes = Split::kLanes, kVec = Split::kVec, kInShared = Split::kChunks - kInRegisters;
   using Elements = ElementVector<T, kVec>;
   static constexpr int kSharedElements = kProducts * kInShared * 32;  // of a warp
   float held[kProducts][kInRegisters > 0 ? kInRegisters : 1][kVec];
@@ -175,7 +210,7 @@ struct WarpProduct {
     for (int p = 0; p < kProducts; ++p) {
       Elements own;
 #pragma unroll
-      for (int v = 0; v < kVec; ++v) own.values[v] = fetch(p, (chunk * 32 + lane) * kVec + v);
+      for (int v = 0; v < kVec; ++v) own.values[v] = fetch(p, (chunk * kLanes + lane % kLanes) * kVec + v);
       if (chunk < kInRegisters) {
 #pragma unroll
         for (int v = 0; v < kVec; ++v) held[p][chunk < kInRegisters ? chunk : 0][v] = to_float(own.values[v]);
@@ -192,47 +227,65 @@ struct WarpProduct {
     for (int p = 0; p < kProducts; ++p)
 #pragma unroll
       for (int r = 0; r < kRows; ++r) sums[p][r] = 0;
-#pragma unroll
-    for (int chunk = 0; chunk < Split::kChunks; ++chunk) {
+    // weight(p): of a product, over the chunk.
+    const auto add = [&](int chunk, const auto& weight) {
       FloatVector<kVec> x[kRows];
 #pragma unroll
       for (int r = 0; r < kRows; ++r)
-        x[r] = reinterpret_cast<const FloatVector<kVec>*>(exchange.vector(step, r))[chunk * 32 + lane];
+        x[r] = reinterpret_cast<const FloatVector<kVec>*>(exchange.vector(step, r))[chunk * kLanes + lane % kLanes];
 #pragma unroll
       for (int p = 0; p < kProducts; ++p) {
-        float w[kVec];
-        if (chunk < kInRegisters) {
-#pragma unroll
-          for (int v = 0; v < kVec; ++v) w[v] = held[p][chunk < kInRegisters ? chunk : 0][v];
-        } else {
-          const Elements own = shared[(p * kInShared + chunk - kInRegisters) * 32 + lane];
-#pragma unroll
-          for (int v = 0; v < kVec; ++v) w[v] = to_float(own.values[v]);
-        }
+        const FloatVector<kVec> w = weight(p);
 #pragma unroll
         for (int r = 0; r < kRows; ++r)
 #pragma unroll
-          for (int v = 0; v < kVec; ++v) sums[p][r] = __fmaf_rn(w[v], x[r].values[v], sums[p][r]);
+          for (int v = 0; v < kVec; ++v) sums[p][r] = __fmaf_rn(w.values[v], x[r].values[v], sums[p][r]);
       }
-    }
+    };
+#pragma unroll
+    for (int chunk = 0; chunk < kInRegisters; ++chunk)
+      add(chunk, [&](int p) {
+        FloatVector<kVec> w;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) w.values[v] = held[p][chunk][v];
+        return w;
+      });
+    // Not all at once: loads of many chunks would take registers that there are not.
+#pragma unroll 2
+    for (int i = 0; i < kInShared; ++i)
+      add(kInRegisters + i, [&](int p) {
+        const Elements own = shared[(p * kInShared + i) * 32 + lane];
+        FloatVector<kVec> w;
+#pragma unroll
+        for (int v = 0; v < kVec; ++v) w.values[v] = to_float(own.values[v]);
+        return w;
+      });
   }
 };
 
-// The lanes' values added lane by lane 16 apart, then 8, 4, 2, 1; lane l gets the sum of value l / (32 /
-// kCount).
-template <int kCount>
+// Of two values one that a lane keeps, and one that it gives. Not an expression: the compiler would make of it one load
+// from an array at an index that is not known, which is a comparison with every index.
+__device__ __forceinline__ void choose(bool upper, float low, float high, float& kept, float& given) {
+  asm("{\n.reg .pred p;\nsetp.ne.s32 p, %4, 0;\nselp.f32 %0, %3, %2, p;\nselp.f32 %1, %2, %3, p;\n}"
+      : "=&f"(kept), "=f"(given)
+      : "f"(low), "f"(high), "r"(int(upper)));
+}
+
+// The values of kLanes neighbours added by halves, lanes kLanes / 2 apart first; lane l of them gets the sum of value
+// l / (kLanes / kCount).
+template <int kLanes, int kCount>
 __device__ __forceinline__ float sum_over_lanes(float (&values)[kCount], int lane) {
   int count = kCount;
 #pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) {
+  for (int apart = kLanes / 2; apart > 0; apart /= 2) {
     if (count > 1) {
       count /= 2;
       const bool upper = (lane & apart) != 0;
 #pragma unroll
       for (int i = 0; i < kCount / 2; ++i)
         if (i < count) {
-          const float kept = upper ? values[i + count] : values[i],
-                      given = upper ? values[i] : values[i + count];
+          float kept, given;
+          choose(upper, values[i], values[i + count], kept, given);
           values[i] = kept + __shfl_xor_sync(0xffffffffu, given, apart);
         }
     } else {
@@ -249,18 +302,22 @@ __device__ constexpr int power_of_two(int least) {
 }
 
 // Which unit of which row a lane works on.
-template <int kHidden, int kWarps, int kUnits, int kRows>
+template <int kHidden, int kLanes, int kWarps, int kUnits, int kRows>
 struct LaneUnit {
-  static constexpr int kItems = power_of_two(kUnits * kRows), kReplicas = 32 / kItems;
-  int lane, warp, first_unit, unit, row, replica;
+  static constexpr int kOfWarp = 32 / kLanes * kUnits;
+  static constexpr int kItems = power_of_two(kUnits * kRows), kReplicas = kLanes / kItems;
+  static_assert(kItems <= kLanes, "a lane works on one unit of one row");
+  int lane, warp, first_unit, unit, row, replica;  // first_unit: of the team
   bool active;
   __device__ __forceinline__ explicit LaneUnit(int rank) {
     lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    first_unit = (rank * kWarps + warp) * kUnits;
-    const int item = lane / kReplicas;
+    first_unit = (rank * kWarps + warp) * kOfWarp + lane / kLanes * kUnits;
+    const int item = lane % kLanes / kReplicas;
     unit = first_unit + item / kRows, row = item % kRows, replica = lane % kReplicas;
     active = item < kUnits * kRows && unit < kHidden;
   }
+  // Whether no team of the warp has a unit.
+  __device__ __forceinline__ bool is_warp_idle(int rank) const { return (rank * kWarps + warp) * kOfWarp >= kHidden; }
   // Of kProducts / kUnits gates the sums of the lane's unit and row.
   template <class T, int kProducts>
   __device__ __forceinline__ void reduce(const float (&sums)[kProducts][kRows],
@@ -272,7 +329,7 @@ struct LaneUnit {
       for (int i = 0; i < kItems; ++i)
         values[i] =
             i < kUnits * kRows ? sums[g * kUnits + (i < kUnits * kRows ? i / kRows : 0)][i % kRows] : 0.0f;
-      result[g] = rounded<T>(sum_over_lanes(values, lane));
+      result[g] = rounded<T>(sum_over_lanes<kLanes>(values, lane));
     }
   }
 };
@@ -303,7 +360,9 @@ struct RecurrentLayer {
   static constexpr int kGates = gate_count(kCell), kProducts = kGates * kUnits;
   using Exchange = StepExchange<kHidden, kRows, kCluster>;
   using Product = WarpProduct<T, kProducts, kHidden, kRows, kInRegisters>;
-  using Lane = LaneUnit<kHidden, kWarps, kUnits, kRows>;
+  using Lane = LaneUnit<kHidden, Product::kLanes, kWarps, kUnits, kRows>;
+  static constexpr int kShared = sizeof(typename Exchange::Shared) + kWarps * Product::kSharedElements *
+                                                                         int(sizeof(typename Product::Elements));
 
   static __device__ void load_weights(Product& product, const RecurrentOperands<T>& o, const Lane& lane,
                                       int direction) {
@@ -337,8 +396,8 @@ struct RecurrentLayer {
         exchange.shared.vectors[0][row][k] = o.h.get(d, place.first_row + row, k);
     }
     exchange.barriers().join();
-    static_assert(kCluster > 1 || (kWarps - 1) * kUnits < kHidden, "all warps of a block alone meet at its barrier");
-    if (lane.first_unit >= kHidden) return;
+    static_assert(kCluster > 1 || (kWarps - 1) * Lane::kOfWarp < kHidden, "all warps of a block alone meet at its barrier");
+    if (lane.is_warp_idle(place.rank)) return;
 
     const int64_t row = place.first_row + lane.row;
     const bool inside = lane.active && row < o.batch, writes = inside && lane.replica == 0;
@@ -382,19 +441,19 @@ struct RecurrentLayer {
 #pragma unroll
         for (int g = 0; g < 4; ++g) {
           const float sum = r(given[g] + own[g]);
-          kept[g] = r(g == 2 ? tile::tanh(sum) : tile::sigmoid(sum));
+          kept[g] = g == 2 ? tanh_of<T>(sum) : sigmoid_of<T>(sum);
         }
         c = r(r(kept[1] * c) + r(kept[0] * kept[2]));
-        h = r(kept[3] * r(tile::tanh(c)));
+        h = r(kept[3] * tanh_of<T>(c));
       } else if constexpr (kCell == kGru) {
-        kept[0] = r(tile::sigmoid(r(given[0] + own[0])));
-        kept[1] = r(tile::sigmoid(r(given[1] + own[1])));
+        kept[0] = sigmoid_of<T>(r(given[0] + own[0]));
+        kept[1] = sigmoid_of<T>(r(given[1] + own[1]));
         kept[3] = own[2];
-        kept[2] = r(tile::tanh(r(given[2] + r(kept[0] * own[2]))));
+        kept[2] = tanh_of<T>(r(given[2] + r(kept[0] * own[2])));
         h = r(kept[2] + r(kept[1] * r(h - kept[2])));
       } else {
         const float sum = r(given[0] + own[0]);
-        h = kCell == kTanh ? r(tile::tanh(sum)) : sum > 0 || sum != sum ? sum : 0.0f;
+        h = kCell == kTanh ? tanh_of<T>(sum) : sum > 0 || sum != sum ? sum : 0.0f;
       }
       if (lane.active && step + 1 < o.length)
         exchange.template send<Lane::kReplicas>(step + 1, lane.row, lane.unit, h, lane.replica);
@@ -423,10 +482,11 @@ struct RecurrentGradientOperands {
 template <class T, int kCell, int kHidden, int kCluster, int kWarps, int kUnits, int kRows, int kInRegisters,
           bool kDcells>
 struct RecurrentGradient {
-  static constexpr int kGates = gate_count(kCell), kDepth = kGates * kHidden, kColumns = kWarps * kUnits;
+  static constexpr int kGates = gate_count(kCell), kDepth = kGates * kHidden;
   using Exchange = StepExchange<kDepth, kRows, kCluster>;
   using Product = WarpProduct<T, kUnits, kDepth, kRows, kInRegisters>;
-  using Lane = LaneUnit<kHidden, kWarps, kUnits, kRows>;
+  using Lane = LaneUnit<kHidden, Product::kLanes, kWarps, kUnits, kRows>;
+  static constexpr int kColumns = kWarps * Lane::kOfWarp;
   struct Shared {
     typename Exchange::Shared exchange;
     T tile[Product::Split::kChunk][kColumns + 2 / (sizeof(T) / 2)];  // weights on their way to the warps
@@ -463,7 +523,7 @@ struct RecurrentGradient {
       }
       __syncthreads();
       product.take(chunk, lane.lane, [&](int p, int k) {
-        return shared.tile[k - chunk * Product::Split::kChunk][lane.warp * kUnits + p];
+        return shared.tile[k - chunk * Product::Split::kChunk][lane.first_unit - first + p];
       });
       __syncthreads();
     }
@@ -484,8 +544,8 @@ struct RecurrentGradient {
     load_weights(product, shared, o, lane, place);
     exchange.prepare();
     exchange.barriers().join();
-    static_assert(kCluster > 1 || (kWarps - 1) * kUnits < kHidden, "all warps of a block alone meet at its barrier");
-    if (lane.first_unit >= kHidden) return;
+    static_assert(kCluster > 1 || (kWarps - 1) * Lane::kOfWarp < kHidden, "all warps of a block alone meet at its barrier");
+    if (lane.is_warp_idle(place.rank)) return;
 
     const int64_t row = place.first_row + lane.row;
     const bool inside = lane.active && row < o.batch, writes = inside && lane.replica == 0;
@@ -537,7 +597,7 @@ struct RecurrentGradient {
       const float dh = r(now.dy + back);
       float into[kGates], down[kGates];
       if constexpr (kCell == kLstm) {
-        const float bent = r(tile::tanh(now.cell));
+        const float bent = tanh_of<T>(now.cell);
         if constexpr (kDcells) dc = r(now.dcell + dc);
         dc = r(dc + r(r(dh * now.gates[3]) * bend(bent)));
         into[0] = r(r(dc * now.gates[2]) * slope(now.gates[0]));

@@ -33,14 +33,33 @@ TEST(RecurrentCuda, EveryUnitHasALaneAndEveryBlockAUnit) {
           const auto plan = recurrent_plan(work);
           if (!plan) continue;
           ++placed;
-          const int64_t of_block = int64_t{plan->warps} * plan->units;
+          const int64_t of_block = plan->units_of_block();
           EXPECT_GE(plan->cluster * of_block, hidden);
           EXPECT_LT((plan->cluster - 1) * of_block, hidden);
-          EXPECT_LE(power_of_two(int64_t{plan->units} * plan->rows), 32);
+          EXPECT_LE(power_of_two(int64_t{plan->units} * plan->rows) * plan->teams, 32);
           EXPECT_LE(plan->shared_bytes, shared_limit(90));
         }
   EXPECT_GT(placed, 150);
   EXPECT_FALSE(recurrent_plan({4096, 4096, 4, 1, 4, 1, 50, 1}));
+}
+
+// Lanes that split a short depth would each add a few products, and then mostly one another's sums.
+TEST(RecurrentCuda, FewLanesSplitAShortDepth) {
+  const auto teams = [](int64_t hidden) {
+    return recurrent_plan({hidden, hidden, 3, 1, 4, 64, 20, 1})->teams;
+  };
+  EXPECT_EQ(teams(5), 32);
+  EXPECT_EQ(teams(64), 4);
+  EXPECT_EQ(teams(100), 2);
+  EXPECT_EQ(teams(256), 1);
+}
+
+// Registers are those of a quarter of a multiprocessor, whose warps are whole ones.
+TEST(RecurrentCuda, RegistersAreThoseOfAQuarter) {
+  EXPECT_EQ(registers_of_thread(4), 255);
+  EXPECT_EQ(registers_of_thread(9), 168);
+  EXPECT_EQ(registers_of_thread(12), 168);
+  EXPECT_EQ(registers_of_thread(13), 128);
 }
 
 RecurrentWork halves(int64_t gates, int64_t hidden, int64_t batch, int64_t directions = 2) {
@@ -163,6 +182,78 @@ TEST(RecurrentCuda, Compiles) {
   AICF_NEEDS_NVRTC();
   const std::vector<std::string> images = compile_cuda(texts, "sm_90a");
   for (size_t i = 0; i < images.size(); ++i) EXPECT_EQ(cuda_testing::stack_bytes(images[i]), 0) << texts[i];
+}
+
+CudaProblem dense_problem(const Layer& layer, int64_t batch, bool back) {
+  const Dim length(20), rows(batch), hidden(layer.hidden), gates(kGates[layer.cell] * layer.hidden);
+  const auto window = [&](const Shape& sizes) { return cuda_testing::dense(layer.dtype, sizes); };
+  const bool is_lstm = layer.cell == 0;
+  const CudaWindow steps = window({length, rows, hidden}), none = window({length, rows, Dim(0)}),
+                   kept = window({length, rows, Dim(4) * hidden}), w = window({Dim(1), gates, hidden}),
+                   h = window({Dim(1), rows, hidden}), x = window({length, rows, gates}),
+                   cells = is_lstm ? steps : none, c = is_lstm ? h : window({Dim(1), rows, Dim(0)});
+  CudaProblem p;
+  if (back)
+    p.inputs = {w, h, steps, cells, kept, steps}, p.outputs = {x, h, c};
+  else
+    p.inputs = {x, h, w}, p.outputs = {steps, cells, none};
+  if (is_lstm) p.inputs.push_back(c);
+  p.params = {Dim(layer.cell), Dim(layer.direction), Dim(0)};
+  p.arch = 90;
+  return p;
+}
+
+// Lanes exchange halves of their sums by choosing between registers: a compiler that sees an array at an
+// index which it does not know compares that with every index, and the code is several times as long.
+TEST(RecurrentCuda, SumsOfLanesTakeFewInstructions) {
+  std::vector<CudaUnit> units;
+  std::vector<int64_t> most;
+  for (const bool back : {false, true}) {
+    const CudaProblem p = dense_problem({DType::f32, 1, 64, 0}, 64, back);
+    const RecurrentWork work =
+        back ? RecurrentWork{64, 192, 1, 3, 4, 64, 20, 1, 1} : RecurrentWork{64, 64, 3, 1, 4, 64, 20, 1};
+    const RecurrentPlan plan = *recurrent_plan(work);
+    const int64_t sums = work.products * plan.units * plan.rows, lanes = 32 / plan.teams,
+                  weights = (work.depth + lanes - 1) / lanes * work.products * plan.units;
+    ASSERT_GT(sums, 8);
+    const CudaKernel* row = find_cuda_kernel(back ? "recurrent_backward_cluster" : "recurrent_cluster");
+    // As beside other kernels in a module, which the compiler optimises in parts.
+    units.push_back({row->generate(p).source, "sm_90a", {.kernels = 2}});
+    // Each weight is loaded once and multiplied once, each sum halved by at most four instructions.
+    most.push_back(16 * (4 * weights + 8 * sums + 600));
+  }
+  AICF_NEEDS_NVRTC();
+  const std::vector<std::string> images = compile_cuda(units);
+  for (size_t i = 0; i < images.size(); ++i)
+    EXPECT_LE(cuda_testing::code_bytes(images[i]), most[i]) << units[i].source;
+}
+
+// Of a long depth most weights lie in shared memory: loads of a few chunks at a time are on their way to
+// registers.
+TEST(RecurrentCuda, WeightsOfALongDepthNeedNoStack) {
+  const CudaProblem p = dense_problem({DType::f16, 0, 391, 0}, 2, true);
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_no_stack({find_cuda_kernel("recurrent_backward_cluster")->generate(p).source},
+                                "sm_90a");
+}
+
+TEST(RecurrentCuda, HostAndDeviceSplitADepthAlike) {
+  const CudaKernel* row = find_cuda_kernel("recurrent_cluster");
+  std::vector<std::string> texts;
+  for (const int64_t hidden : {1, 5, 16, 37, 64, 72, 93, 100, 129, 160, 256, 391, 512}) {
+    const CudaProblem p = dense_problem({DType::f32, 1, hidden, 0}, 9, false);
+    const RecurrentPlan plan = *recurrent_plan({hidden, hidden, 3, 1, 4, 9, 20, 1});
+    const CudaCode code = row->generate(p);
+    const size_t type = code.source.find("aicf::RecurrentLayer");
+    ASSERT_NE(type, std::string::npos);
+    cuda_testing::LayoutText text(code.source);
+    text.use("Layer", code.source.substr(type, code.source.find("::run") - type));
+    text.equal("Layer::Product::Split::kTeams", plan.teams);
+    text.equal("Layer::kShared", code.launches[0].shared_bytes);
+    texts.push_back(text.text());
+  }
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_compiles(texts, "sm_90a");
 }
 
 bool is_mma(const KernelVariant& variant) {

@@ -61,16 +61,6 @@ AICF_PAIRS(multiply_pairs, f16, "mul.rn.f16x2")
 AICF_PAIRS(multiply_pairs, bf16, "mul.rn.bf16x2")
 #undef AICF_PAIRS
 
-// As tile::sigmoid_half: relative error below 2^-18. Near 0 the first terms of its series, where 1 - 2 / (1 + e^2x)
-// loses digits.
-__device__ __forceinline__ float tanh_half(float x) {
-  float e, r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * 2.88539008f));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0f + e));
-  const float x2 = x * x;
-  const float series = __fmaf_rn(__fmaf_rn(__fmaf_rn(x2, -0.0539682540f, 0.133333333f), x2, -0.333333333f) * x2, x, x);
-  return fabsf(x) < 0.3f ? series : __fmaf_rn(r, -2.0f, 1.0f);
-}
 template <class T>
 __device__ __forceinline__ uint32_t sigmoid_pair(uint32_t x) {
   return pair_of<T>(tile::sigmoid_half(to_float(low_of<T>(x))), tile::sigmoid_half(to_float(high_of<T>(x))));

@@ -20,13 +20,18 @@ struct RecurrentWork {
 };
 
 struct RecurrentPlan {
-  int32_t cluster, warps, units,
-      rows;              // blocks of a cluster, warps of a block, units of a warp, rows of the batch
+  // Blocks of a cluster, warps of a block, units of a team, teams of a warp, rows of the batch. The lanes of
+  // a team split the depth.
+  int32_t cluster, warps, units, teams, rows;
   int32_t in_registers;  // of the chunks of a depth, those whose weights lie in registers
   int64_t shared_bytes;
   double cycles;  // estimated, of the whole walk
+  int32_t units_of_block() const { return warps * teams * units; }
   bool operator==(const RecurrentPlan&) const = default;
 };
+
+// What a thread of a block of so many warps may have.
+int64_t registers_of_thread(int64_t warps);
 
 // Clusters of so many blocks that run at once.
 int64_t clusters_at_once(int64_t cluster, const CudaMachine& machine);
