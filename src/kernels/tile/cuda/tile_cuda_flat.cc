@@ -1,6 +1,7 @@
 // Pointwise regions: every element on its own. All axes may change places and merge; a thread takes several
 // vectors a block apart, all loads before the first use. Inputs of which every second to fourth element is
-// read come whole.
+// read come whole. Where rows are dense, but too odd for wide accesses, vectors go on from one row to the
+// next.
 #include <algorithm>
 #include <optional>
 
@@ -12,14 +13,73 @@ namespace {
 constexpr int kLoadedBytes =
     128;  // of a thread's vectors, a quarter of its registers where blocks fill the device
 constexpr int kMostApart = 4;  // elements, of which a thread loads all
+// Instructions of a vector: by itself, of each division for its place, and of each operand.
+constexpr double kPlaceInstructions = 12, kPlaceDivision = 8, kOperandInstructions = 3;
+
+bool is_dense(const TileSpace& space, const TileView& view) {
+  for (size_t axis = 0; axis + 1 < space.rank(); ++axis)
+    if (view.strides[axis] != view.strides[axis + 1] * space.sizes[axis + 1]) return false;
+  return is_number(view.strides.back(), 1);
+}
+
+bool repeats(const TileView& view) {
+  return std::any_of(view.strides.begin(), view.strides.end(), [](const Dim& s) { return is_number(s, 0); });
+}
+
+// Whether vectors may go on from one row to the next: results are dense, and so are inputs, but for those
+// that rows share or that have one element for a row.
+bool rows_unite(const TileSpace& space, size_t inputs) {
+  if (space.rank() < 2) return false;
+  for (size_t i = 0; i < space.views.size(); ++i) {
+    const TileView& view = space.views[i];
+    const Dim& along = view.strides.back();
+    if (is_dense(space, view)) continue;
+    if (i >= inputs || !repeats(view) || !(is_number(along, 0) || is_number(along, 1))) return false;
+  }
+  return true;
+}
+
+// All elements as one row. Operands that are not dense are left as if they had one element.
+TileSpace united_rows(const TileSpace& space) {
+  TileSpace all{{space_count(space, 0, space.rank())}, 0, {}, space.wide};
+  for (const TileView& view : space.views)
+    all.views.push_back({view.dtype, view.offset, {}, {Dim(is_dense(space, view) ? 1 : 0)}});
+  return all;
+}
 
 class FlatWriter : public TileWriter {
  public:
-  FlatWriter(const CudaProblem& problem, const TileSpace& space, const AddedRows* added)
-      : TileWriter(problem, space, tile_values(*problem.program, [](int) { return true; })), added_(added) {}
+  // `rows`: of what united_rows() made the space; null: nothing was united.
+  FlatWriter(const CudaProblem& problem, const TileSpace& space, const AddedRows* added,
+             const TileSpace* rows = nullptr)
+      : TileWriter(problem, space,
+                   tile_values(*problem.program,
+                               [&](int operand) {
+                                 return rows == nullptr ||
+                                        !is_number(rows->views[static_cast<size_t>(operand)].strides.back(),
+                                                   0);
+                               })),
+        added_(added),
+        rows_(rows) {
+    choose();
+  }
+
+  // An estimate, of an element: those of its vector that are not the program's, and of what it selects.
+  double place_instructions() const {
+    const auto views = static_cast<double>(space_.views.size());
+    double divisions = static_cast<double>(std::max<size_t>(space_.rank(), 1) - 1), own = 0;
+    if (rows_ != nullptr) divisions = 1 + 2 * static_cast<double>(rows_->rank() - 2);
+    for (size_t i = 0; i < input_count(); ++i)
+      own += of_row(i) ? 1 : shared(i) ? 1 + kOperandInstructions : 0;
+    return (kPlaceInstructions + kPlaceDivision * divisions + kOperandInstructions * views) / vector_ + own;
+  }
+  // No vector has elements of more than two rows.
+  bool reaches_two_rows() const {
+    const Dim& length = rows_->sizes.back();
+    return bound(length) < INT64_MAX && bounds(length, *ranges_).lo >= vector_;
+  }
 
   CudaCode write() {
-    choose();
     const std::string body = body_text();
     CudaLaunch launch;
     launch.function = "tile_flat" + tile_program_name(values_);
@@ -52,7 +112,9 @@ class FlatWriter : public TileWriter {
     // 16 bytes that a thread loads keep the memory busy; narrower vectors come several at a time, and so do
     // those that share the work of finding their place, as far as registers hold them.
     const int loaded = loaded_bytes();
-    items_ = added_ != nullptr ? 1 : rank > 1 ? 4 : std::clamp(16 / std::max(loaded, 1), 1, 4);
+    items_ = added_ != nullptr              ? 1
+             : rank > 1 || rows_ != nullptr ? 4
+                                            : std::clamp(16 / std::max(loaded, 1), 1, 4);
     while (items_ > 1 && items_ * loaded > kLoadedBytes) items_ /= 2;
     // With one vector each, so many hide the latency of memory.
     const int64_t filling = 2048 * problem_.machine.multiprocessors, threads = bound(count_);
@@ -91,14 +153,29 @@ class FlatWriter : public TileWriter {
     if (accessed < found.stride * bytes) return std::nullopt;
     return found;
   }
+  // Of united rows: operands with an element for each row, and those that rows share.
+  bool varies_by_row(size_t view) const {
+    if (rows_ == nullptr || access(view, axis_) != Access::kUniform) return false;
+    const std::vector<Dim>& strides = rows_->views[view].strides;
+    return std::any_of(strides.begin(), strides.end(), [](const Dim& s) { return !is_number(s, 0); });
+  }
+  bool of_row(size_t view) const {
+    return varies_by_row(view) && is_number(rows_->views[view].strides.back(), 0);
+  }
+  bool shared(size_t view) const { return varies_by_row(view) && !of_row(view); }
+  bool is_uniform(size_t view) const {
+    return access(view, axis_) == Access::kUniform && !varies_by_row(view);
+  }
+
   int loaded_lanes(size_t view) const {
+    if (varies_by_row(view)) return of_row(view) ? 2 : vector_;
     const std::optional<Interleaved> whole = interleaved(view);
     return whole ? whole->stride * vector_ : lanes(view, axis_, vector_);
   }
   int loaded_bytes() const {
     int sum = 0;
     for (size_t i = 0; i < input_count(); ++i)
-      if (access(i, axis_) != Access::kUniform) sum += loaded_lanes(i) * dtype_bytes(space_.views[i].dtype);
+      if (!is_uniform(i)) sum += loaded_lanes(i) * dtype_bytes(space_.views[i].dtype);
     return sum;
   }
   std::string input_text(size_t view, const std::string& x) {
@@ -138,7 +215,7 @@ class FlatWriter : public TileWriter {
         const std::string x = "x" + std::to_string(i) + "[k]";
         text += input_text(i, x);
       }
-    text += added_text();
+    text += rows_text() + added_text();
     text +=
         "}\n}\n#pragma unroll\nfor (int k = 0; k < kItems; ++k) {\nif (first + k * " + step + " < count) {\n";
     if (tail_) text += "const Index c = Index(first + k * " + step + ") * kVector;\n";
@@ -172,14 +249,14 @@ class FlatWriter : public TileWriter {
     std::string text = added_ != nullptr ? added_->tables(params_) : "";
     for (size_t i = 0; i < input_count(); ++i) {
       const std::string number = std::to_string(i);
-      if (access(i, axis_) == Access::kUniform)
+      if (is_uniform(i))
         text += "const " + memory_type(i) + " u" + number + " = *" + operand(i) + ";\n";
       else
         text += "aicf::tile::Vec<" + memory_type(i) + ", " + std::to_string(loaded_lanes(i)) + "> x" +
                 number + "[kItems];\n";
     }
     for (size_t i = 0; i < patterns_.size(); ++i) text += "Index o" + std::to_string(i) + "[kItems];\n";
-    return text;
+    return text + (rows_ != nullptr ? "Index in_row[kItems];\n" : "");
   }
 
   // Of vector i: the axes' coordinates a0…, the last one c, and from them the offsets.
@@ -198,6 +275,66 @@ class FlatWriter : public TileWriter {
     return text;
   }
 
+  std::string row_length() { return offsets_.number(rows_->sizes.back()); }
+  // Of united rows: where in its row the vector begins, and the elements of that row and of the next.
+  std::string rows_text() {
+    if (rows_ == nullptr) return "";
+    const size_t outer = rows_->rank() - 1;
+    const std::string length = "Size(" + row_length() + ")";
+    std::vector<std::string> names;
+    for (size_t axis = 0; axis < outer; ++axis) names.push_back("b" + std::to_string(axis));
+    std::string offsets, loads, lanes;
+    for (size_t i = 0; i < input_count(); ++i) {
+      if (!varies_by_row(i)) continue;
+      const std::string number = std::to_string(i), x = "x" + number + "[k].at",
+                        at = offsets_.sum(rows_->views[i], 0, outer, names);
+      if (of_row(i)) {
+        loads += x + "[r] = " + operand(i) + "[" + at + "];\n";
+        continue;
+      }
+      offsets += "Index q" + number + "[2];\n";
+      loads += "q" + number + "[r] = " + at + ";\n";
+      lanes += x + "[v] = " + operand(i) + "[(next ? q" + number + "[1] - " + row_length() + " : q" + number +
+               "[0]) + in_row[k] + v];\n";
+    }
+    const Shape sizes(rows_->sizes.begin(), rows_->sizes.end() - 1);
+    return "const Size row = Size(c) / " + length + ";\nin_row[k] = Index(Size(c) - row * " + length +
+           ");\n" + offsets + "#pragma unroll\nfor (int r = 0; r < 2; ++r) {\nSize at = row + r < Size(" +
+           offsets_.number(space_count(*rows_, 0, outer)) + ") ? row + r : row;\n" +
+           offsets_.split("at", sizes, "b") + loads + "}\n" +
+           (lanes.empty()
+                ? ""
+                : "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + next_text() + lanes + "}\n");
+  }
+  std::string next_text() { return "const bool next = in_row[k] + v >= " + row_length() + ";\n"; }
+
+  // Of united rows: what is the same for a row is computed for both rows of the vector. `of_rows` gets the
+  // values that elements take from there.
+  std::string row_values_text(const std::vector<int>& needed, const std::vector<int>& sinks,
+                              std::string& of_rows) {
+    std::string arrays, body;
+    const auto read = [&](int id) {
+      const auto reads = [&](int user) {
+        const auto& args = value(user).args;
+        return !value(user).per_row && std::find(args.begin(), args.end(), id) != args.end();
+      };
+      return std::find(sinks.begin(), sinks.end(), id) != sinks.end() ||
+             std::any_of(needed.begin(), needed.end(), reads);
+    };
+    for (int id : needed) {
+      if (!value(id).per_row) continue;
+      body += tile_definition(
+          values_, id, value(id).op == TileOp::load ? loaded(value(id)) : tile_expression(values_, id));
+      if (!read(id)) continue;
+      const std::string w = "w" + std::to_string(id), reference = tile_reference(values_, id);
+      arrays += value_type(id) + " " + w + "[2];\n";
+      body += w + "[r] = " + reference + ";\n";
+      of_rows += tile_definition(values_, id, "next ? " + w + "[1] : " + w + "[0]");
+    }
+    if (!of_rows.empty()) of_rows = next_text() + of_rows;
+    return body.empty() ? "" : arrays + "#pragma unroll\nfor (int r = 0; r < 2; ++r) {\n" + body + "}\n";
+  }
+
   std::string element_text() {
     std::vector<int> sinks;
     std::string arrays, results, stores;
@@ -210,10 +347,14 @@ class FlatWriter : public TileWriter {
       results += y + "[v] = " + tile_reference(values_, value) + ";\n";
       stores += store_text(view, axis_, y, offset_text(view), tail_ ? "length - c" : "");
     }
-    std::string text = arrays + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n";
-    for (int id : needed_values(values_, sinks, [](int) { return false; }))
-      text += tile_definition(
-          values_, id, value(id).op == TileOp::load ? loaded(value(id)) : tile_expression(values_, id));
+    const std::vector<int> needed = needed_values(values_, sinks, [](int) { return false; });
+    std::string of_rows, text = arrays;
+    if (rows_ != nullptr) text += row_values_text(needed, sinks, of_rows);
+    text += "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + of_rows;
+    for (int id : needed)
+      if (rows_ == nullptr || !value(id).per_row)
+        text += tile_definition(
+            values_, id, value(id).op == TileOp::load ? loaded(value(id)) : tile_expression(values_, id));
     return text + results + "}\n" + stores;
   }
 
@@ -221,9 +362,11 @@ class FlatWriter : public TileWriter {
     const auto view = static_cast<size_t>(load.operand);
     const std::string number = std::to_string(view);
     const Access how = access(view, axis_);
-    const std::string element = how == Access::kUniform  ? "u" + number
-                                : how == Access::kRepeat ? "x" + number + "[k].at[0]"
-                                                         : "x" + number + "[k].at[" + lane(view) + "]";
+    const std::string element = of_row(view)              ? "x" + number + "[k].at[r]"
+                                : shared(view)            ? "x" + number + "[k].at[v]"
+                                : how == Access::kUniform ? "u" + number
+                                : how == Access::kRepeat  ? "x" + number + "[k].at[0]"
+                                                          : "x" + number + "[k].at[" + lane(view) + "]";
     return tile_loaded(space_.views[view].dtype, element);
   }
 
@@ -234,6 +377,7 @@ class FlatWriter : public TileWriter {
   }
 
   const AddedRows* added_;  // null: none
+  const TileSpace* rows_;   // null: none
   size_t axis_ = 0;
   int vector_ = 1, items_ = 1, threads_ = 128;
   bool tail_ = false;
@@ -244,7 +388,13 @@ class FlatWriter : public TileWriter {
 }  // namespace
 
 CudaCode generate_tile_flat(const CudaProblem& problem, const TileSpace& space, const AddedRows* added) {
-  return FlatWriter(problem, space, added).write();
+  FlatWriter writer(problem, space, added);
+  if (added == nullptr && rows_unite(space, problem.inputs.size())) {
+    FlatWriter united(problem, united_rows(space), nullptr, &space);
+    if (united.reaches_two_rows() && united.place_instructions() < writer.place_instructions())
+      return united.write();
+  }
+  return writer.write();
 }
 
 }  // namespace aicf

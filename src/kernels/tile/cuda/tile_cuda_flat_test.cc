@@ -98,6 +98,80 @@ TEST(TileCudaFlat, ElementsAFewApartAreLoadedWhole) {
   }
 }
 
+// x * scale + shift: of maps, where both have an element for each channel, or of rows that share them.
+TileProgram scaled(DType dtype) {
+  return {{dtype, DType::f32, DType::f32},
+          {dtype},
+          std::vector<TileRegister>(3, {TileType::f32}),
+          {},
+          {{load(0, 0), load(1, 1), op(TileOp::rsqrt, 1, 1), op(TileOp::mul, 0, 0, 1), load(2, 2),
+            op(TileOp::add, 0, 0, 2), store(3, 0)}}};
+}
+
+// Of maps of odd sizes a lane still stores 16 bytes, some of the next map. What is made of a channel's
+// elements alone is made once for each of the two maps.
+TEST(TileCudaFlat, VectorsGoOnFromOneDenseRowToTheNext) {
+  const auto text = [](DType dtype, int64_t map, bool dense = true) {
+    const Shape sizes{Dim(239), Dim(128), Dim(map)};
+    const Dim step(map + (dense ? 0 : 1));
+    const CudaWindow x{dtype, Dim(0), sizes, {Dim(128) * step, step, Dim(1)}};
+    const CudaWindow channel{DType::f32, Dim(0), sizes, {Dim(0), Dim(1), Dim(0)}};
+    return text_of(scaled(dtype), {x, channel, channel}, x);
+  };
+  const std::string odd = text(DType::f16, 289);
+  EXPECT_TRUE(has(odd, "kVector = 8,")) << odd;
+  EXPECT_TRUE(has(odd, "load<16>(x0[k]") && has(odd, "store<16>(out0"));
+  EXPECT_LT(odd.find("aicf::tile::rsqrt("), odd.find("for (int v = 0;"));
+  EXPECT_TRUE(has(text(DType::f32, 289), "kVector = 4,"));
+  EXPECT_TRUE(has(text(DType::f32, 49), "store<16>(out0"));
+  // Rows of whole vectors, of gaps, and shorter than a vector stay what they are.
+  EXPECT_FALSE(has(text(DType::f16, 288), "in_row"));
+  EXPECT_FALSE(has(text(DType::f16, 289, false), "in_row"));
+  EXPECT_FALSE(has(text(DType::f16, 7), "in_row"));
+}
+
+TEST(TileCudaFlat, RowsThatUniteReadWhatTheyShareByElements) {
+  const auto text = [](int64_t columns, Dim stride) {
+    const Shape sizes{Dim(6992), Dim(columns)};
+    const CudaWindow y{DType::f16, Dim(0), sizes, {Dim(columns), Dim(1)}};
+    const CudaWindow row{DType::f32, Dim(0), sizes, {Dim(0), stride}};
+    return text_of(scaled(DType::f16), {y, row, row}, y);
+  };
+  EXPECT_TRUE(has(text(175, Dim(1)), "store<16>(out0"));
+  EXPECT_FALSE(has(text(175, Dim(3)), "in_row")) << "far apart";
+  EXPECT_FALSE(has(text(176, Dim(1)), "in_row"));
+}
+
+// Sizes that are ranges: no row may be shorter than a vector.
+TEST(TileCudaFlat, RowsOfARangeUniteWhereNoneIsShort) {
+  for (const int64_t least : {1, 8}) {
+    const SymbolRanges ranges{{"n", {0, 100000}}, {"m", {least, 300}}};
+    const TileProgram program = copy_program(DType::f16, DType::f16);
+    const Dim n = Dim::symbol("n"), m = Dim::symbol("m");
+    CudaProblem problem;
+    problem.inputs = {{DType::f16, Dim(0), {n, m}, {Dim(1), Dim(0)}}};
+    problem.outputs = {{DType::f16, Dim(0), {n, m}, {m, Dim(1)}}};
+    problem.params = {Dim(0)};
+    problem.program = &program;
+    problem.ranges = &ranges;
+    const CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    EXPECT_EQ(has(code.source, "in_row"), least == 8);
+    if (cuda_testing::has_nvrtc()) cuda_testing::expect_compiles({code.source}, "sm_90a");
+  }
+}
+
+// The estimate of the hardware has all the digits of what is rounded to halves.
+TEST(TileCudaFlat, ReciprocalRootsOfHalvesAreTheHardwares) {
+  const auto text = [](DType dtype) {
+    const TileProgram program{
+        {dtype}, {dtype}, {{TileType::f32}}, {}, {{load(0, 0), op(TileOp::rsqrt, 0, 0), store(1, 0)}}};
+    return text_of(program, {flat_window(dtype, 1 << 20)}, flat_window(dtype, 1 << 20));
+  };
+  EXPECT_TRUE(has(text(DType::f16), "rsqrt_half("));
+  EXPECT_TRUE(has(text(DType::bf16), "rsqrt_half("));
+  EXPECT_FALSE(has(text(DType::f32), "rsqrt_half("));
+}
+
 // Vectors of many operands come one at a time: registers hold a thread's.
 TEST(TileCudaFlat, ManyOperandsTakeTurns) {
   const TileProgram program{{DType::f32, DType::f32, DType::f32},

@@ -119,6 +119,7 @@ bool has_half_form(TileOp op) {
 std::string variant_of(const TileValues& program, const TileValue& v) {
   if (v.op == TileOp::sigmoid) return v.into_halves ? "_half" : "";
   if (!v.half) return "";
+  if (v.op == TileOp::rsqrt) return "_half";
   if (v.op == TileOp::gelu) return "_" + std::string(dtype_name(*v.half));
   if (has_half_form(v.op)) return "_half";
   if (v.op != TileOp::gelu_tanh) return "";
