@@ -7,7 +7,7 @@
 namespace aicf {
 namespace {
 
-constexpr int kBytesAtOnce = 128, kMostAtOnce = 8;  // of a thread's loads
+constexpr int kBytesAtOnce = 128, kMostAtOnce = 16;  // of a thread's loads
 constexpr int kMostHeld = 16, kFewestThreads = 128;
 
 // Cycles, of an H100.
