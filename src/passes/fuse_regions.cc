@@ -34,7 +34,8 @@ class RegionFuser {
     const Node& node = graph_.node(id);
     if (takes_epilogue(id)) return groups_.start(id, true);
     if (node.op == Op::reshape) return follow_small_sum(id);
-    if (!is_region_op(graph_, node, target_)) return;
+    const bool repeats = groups_.repeats_rows(node);
+    if (!repeats && !is_region_op(graph_, node, target_)) return;
     for (int candidate : producer_groups(node)) {
       if (large_only && groups_[candidate].full.empty()) continue;
       if (groups_.of(id) >= 0) {
@@ -43,7 +44,8 @@ class RegionFuser {
         groups_.join(id, candidate);
       }
     }
-    if (groups_.of(id) < 0 && !(large_only && domain_of(graph_, node).empty())) groups_.start(id, false);
+    if (groups_.of(id) < 0 && !repeats && !(large_only && domain_of(graph_, node).empty()))
+      groups_.start(id, false);
   }
 
   // A reshape of a small sum that only drops its axes: the steps of a bias's optimizer can then run with the

@@ -130,6 +130,74 @@ TEST(FuseRegions, TermsOfALongSumAreNotStored) {
   EXPECT_EQ(fused.nodes().size(), 2u);
 }
 
+// What repeats a function of a sum is stored by the kernel of the sum where that stores 16 bytes at a time,
+// whether rows or columns are reduced; else by a kernel of its own.
+TEST(FuseRegions, OutputsThatRepeatASumJoinIt) {
+  struct Case {
+    const char *shape, *reduced, *axes;
+    bool joins;
+  };
+  for (const Case& c :
+       {Case{"[64, 128]", "[64, 1]", "[1]", true}, Case{"[64, 127]", "[64, 1]", "[1]", false},
+        Case{"[64, 32, 45]", "[64, 1, 45]", "[1]", false}, Case{"[64, 32, 44]", "[64, 1, 44]", "[1]", true},
+        Case{"[1000, 999]", "[1, 1]", "[0, 1]", true},
+        Case{"[9, 8, 17, 16]", "[1, 8, 1, 1]", "[0, 2, 3]", true},
+        Case{"[9, 8, 17, 17]", "[1, 8, 1, 1]", "[0, 2, 3]", false}}) {
+    const std::string x = std::string("f32") + c.shape, row = std::string("f32") + c.reduced;
+    const Program plain =
+        parse("program { entry main(%x: " + x + ") { %0 = reduce_sum(%x) {axes = " + c.axes +
+              ", keepdims = true} : " + row + " %1 = tanh(%0) : " + row +
+              " %2 = broadcast_to(%1) {shape = " + c.shape + "} : " + x + " return \"y\" = %2 } }");
+    const Graph fused = run_pass(fuse_regions, plain, Target::from_name("sm_90"));
+    EXPECT_EQ(fused.nodes().size(), c.joins ? 1u : 2u) << c.shape << print(fused);
+    expect_equal_meaning(plain, fused, {});
+    EXPECT_EQ(run_pass(fuse_regions, plain).nodes().size(), 2u) << "a CPU has no launches to save";
+  }
+}
+
+// Functions of a reduction alone run in its region, and so do numbers beside them.
+TEST(FuseRegions, FunctionsOfAReductionJoinItWithoutItsAxes) {
+  Program program = parse(R"(program {
+  size n in 1..9
+  entry main(%x: f32[n, 32, 7], %y: f32[n, 7]) {
+    %0 = reduce_sum(%x) {axes = [1]} : f32[n, 7]
+    %c = constant f32[] = [32]
+    %1 = div(%0, %c) : f32[n, 7]
+    %2 = mul(%1, %1) : f32[n, 7]
+    %3 = sqrt(%2) : f32[n, 7]
+    %4 = add(%3, %y) : f32[n, 7]
+    return "a" = %3, "b" = %4
+  }
+})");
+  const Program original = program;
+  program.entries[0] = run_pass(keep_reduced_axes, program);
+  program.entries[0] = run_pass(simplify, program);
+  const Graph fused = run_pass(fuse_regions, program, Target::from_name("sm_90"));
+  ASSERT_EQ(count_ops(fused, Op::fused), 1) << print(fused);
+  EXPECT_EQ(count_ops(fused, Op::add), 1);
+  EXPECT_EQ(count_ops(fused, Op::sqrt), 0);
+  expect_equal_meaning(original, fused, {{"n", 4}});
+}
+
+// Gradients of a sum's operands are one value: the region that makes it stores it twice.
+TEST(FuseRegions, AnOutputThatIsAnotherOneIsStoredBesideIt) {
+  Program program = parse(R"(program {
+  entry main(%x: f16[5, 8], %y: f16[5, 8]) {
+    %0 = add(%x, %y) : f16[5, 8]
+    %1 = tanh(%0) : f16[5, 8]
+    %2 = reshape(%1) {shape = [40]} : f16[40]
+    return "sum" = %0, "a" = %1, "b" = %1, "c" = %2, "x" = %x, "z" = %x
+  }
+})");
+  const Program original = program;
+  program.entries[0] = run_pass(separate_outputs, program);
+  EXPECT_EQ(count_ops(program.entries[0], Op::cast), 2) << print(program.entries[0]);
+  const Graph fused = run_pass(fuse_regions, program);
+  ASSERT_EQ(count_ops(fused, Op::fused), 1) << print(fused);
+  EXPECT_EQ(fused.nodes()[0].results.size(), 4u);
+  expect_equal_meaning(original, fused, {});
+}
+
 TEST(FuseRegions, SmallRegionsOfOneDomainJoinLargeOnesDoNot) {
   for (const auto& [size, regions] : {std::pair(8, 1), std::pair(100000, 2)}) {
     const std::string n = std::to_string(size);

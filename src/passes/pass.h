@@ -108,6 +108,9 @@ Graph eliminate_common_subexpressions(const Graph& graph, const PassContext& con
 Graph merge_contractions(const Graph& graph, const PassContext& context);
 // Drops what no output or update needs.
 Graph remove_dead_code(const Graph& graph, const PassContext& context);
+// Makes a value of its own of each output that is another one already.
+Graph separate_outputs(const Graph& graph, const PassContext& context);
+bool repeats_outputs(const Graph& graph, const PassContext& context);
 // Adds up many numbers as one vector instead of one after the other.
 Graph merge_scalar_sums(const Graph& graph, const PassContext& context);
 // Groups pointwise ops, reductions and contraction epilogues into regions.

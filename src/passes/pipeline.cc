@@ -119,6 +119,8 @@ const std::vector<PassInfo>& pass_table() {
       {"merge_contractions", merge_contractions, false, 2},
       // Every sum is there that gradients add; a region would take a part of it along.
       {"merge_scalar_sums", merge_scalar_sums, false, 2, runs_on_gpu},
+      // No simplification may come behind it; a region then stores what it makes as often as it is asked for.
+      {"separate_outputs", separate_outputs, false, 1, repeats_outputs},
       // After all others: a region hides its nodes from every pass above.
       {"fuse_regions", fuse_regions, false, 1},
       // What regions store for each other is known only now.

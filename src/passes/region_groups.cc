@@ -1,6 +1,7 @@
 #include "passes/region_groups.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "passes/recompute_cost.h"
 #include "passes/region_body.h"
@@ -17,6 +18,23 @@ Shape row_shape(const Group& group) {
   Shape shape = group.full;
   for (int64_t axis : group.axes) shape[static_cast<size_t>(axis)] = Dim(1);
   return shape;
+}
+
+// Whether what repeats along the reduced axes, or lies between them, is stored in accesses of 16 bytes.
+bool stores_wide(const Group& group, DType dtype) {
+  const auto reduced = [&](size_t axis) {
+    return std::find(group.axes.begin(), group.axes.end(), static_cast<int64_t>(axis)) != group.axes.end();
+  };
+  Dim run(dtype_bytes(dtype));
+  size_t axis = group.full.size();
+  for (std::optional<bool> along; axis > 0; --axis) {
+    const Dim& size = group.full[axis - 1];
+    if (size == Dim(1)) continue;
+    if (along.value_or(reduced(axis - 1)) != reduced(axis - 1)) break;
+    along = reduced(axis - 1);
+    run = run * size;
+  }
+  return axis == 0 || divide_exactly(run, Dim(16)).has_value();
 }
 
 }  // namespace
@@ -125,9 +143,16 @@ bool RegionGroups::accepts(const Group& group, const Node& node) const {
                               : group.axes == axes && row_fits(group.full, axes);
   }
   const Shape& shape = graph_.shape(node.results[0]);
+  if (node.op == Op::broadcast_to)
+    return !group.axes.empty() && shape == group.full && stores_wide(group, graph_.dtype(node.results[0]));
   if (group.axes.empty()) return shape == group.full;
   return shape == row_shape(group) || is_row_without_axes(shape, group) ||
          (shape == group.full && row_fits(group.full, group.axes));
+}
+
+bool RegionGroups::repeats_rows(const Node& node) const {
+  return node.op == Op::broadcast_to && context_.target.is_cuda() && leaves_graph(node.results[0]) &&
+         readers_of(node.results[0]).empty();
 }
 
 bool RegionGroups::is_row_without_axes(const Shape& shape, const Group& group) const {

@@ -46,6 +46,9 @@ class RegionGroups {
   // --- what a group may hold
   // Whether the node's shape, axes and operands fit the group.
   bool accepts(const Group& group, const Node& node) const;
+  // Whether the node gives an output that repeats what has reduced axes, for a GPU: a kernel of the reduction
+  // can store it.
+  bool repeats_rows(const Node& node) const;
   // Whether a small group for a GPU reduces its first axes alone and the shape is what is left: a value of
   // each row, as the optimizer of a bias sees the sums that are its gradient. A large sum is spread over
   // launches which several such sums could share.
