@@ -83,7 +83,7 @@ TEST(Heuristic, is_within_the_allowance_of_the_best_of_every_listed_problem) {
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_1_draws) {
   const std::vector<Measured> problems = measured_problems("seed_1");
   EXPECT_GE(problems.size(), 37u);
-  expect_within_allowance(problems, {"bf16 10x136x3x64"});
+  expect_within_allowance(problems, {});
 }
 
 TEST(Heuristic, is_within_the_allowance_of_the_best_of_most_problems_that_seed_2_draws) {

@@ -220,7 +220,8 @@ bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const bool is_younger_tile =
       std::holds_alternative<WindowWay>(candidate.way) || std::holds_alternative<HaloTmaWay>(candidate.way);
   const auto* attention = std::get_if<AttentionWay>(&candidate.way);
-  const bool is_younger_split = attention != nullptr && attention->cluster != 0 && attention->cluster != 8;
+  // Clusters were measured with other copies and no stages.
+  const bool is_younger_split = attention != nullptr && attention->cluster != 0;
   return !is_measured_as(candidate, MeasuredForm::kNone) && !is_younger_way && !is_younger_tile &&
          !is_younger_split;
 }
