@@ -53,6 +53,8 @@ TEST(ReduceVectorProducts, OneRowOrColumnBecomesASum) {
       {{3, 1, 5, 7}, {2, 3, 4, 7, 1}},
       {{4, 1, 0}, {4, 0, 3}},
       {{3, 4}, {4, 1}, false, false, DType::f32, true},
+      {{7, 5}, {5, 1}, false, false, DType::f16},
+      {{2, 5, n}, {1, 5}, true, true, DType::bf16},
   };
   for (const Product& product : products) {
     const Program program = program_with(product);
@@ -64,10 +66,11 @@ TEST(ReduceVectorProducts, OneRowOrColumnBecomesASum) {
   }
 }
 
-TEST(ReduceVectorProducts, MatricesHalvesAndIntegersStay) {
+TEST(ReduceVectorProducts, MatricesRowsOfHalvesAndIntegersStay) {
   for (const Product& product :
        {Product{{2, 5}, {5, 7}}, Product{{1, 5}, {5, 7}, false, false, DType::f16},
-        Product{{1, 5}, {5, 7}, false, false, DType::i32}, Product{{Dim::symbol("n"), 5}, {5, 7}}})
+        Product{{1, 5}, {5, 1}, false, false, DType::f16}, Product{{1, 5}, {5, 7}, false, false, DType::i32},
+        Product{{Dim::symbol("n"), 5}, {5, 7}}})
     EXPECT_EQ(count_ops(reduced(program_with(product)), Op::matmul), 1);
 }
 
