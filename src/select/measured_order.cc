@@ -215,8 +215,9 @@ std::optional<size_t> best_younger(const ProblemKey& key, const std::vector<Cand
 bool is_like_measured(const ProblemKey& key, const Candidate& candidate) {
   const std::optional<MatmulWay> way = product_way(candidate.way);
   const bool is_younger_way =
-      way && (multicast_blocks(*way) > 1 || splits_in_workspace(*way) || way->unit == MatmulUnit::simt ||
-              is_for_small_products(*way) || (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
+      way && (multicast_blocks(*way) > 1 || sums_workspace(*way) || way->unit == MatmulUnit::simt ||
+              is_for_small_products(*way) || is_direct(*way) ||
+              (is_wgmma(*way) && key.inputs[0].dtype == DType::f32));
   const bool is_younger_tile =
       std::holds_alternative<WindowWay>(candidate.way) || std::holds_alternative<HaloTmaWay>(candidate.way);
   const auto* attention = std::get_if<AttentionWay>(&candidate.way);

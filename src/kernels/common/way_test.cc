@@ -47,8 +47,8 @@ void for_sizes(const Use& use) {
 void add_products(Texts& texts) {
   for_sizes([&](MatmulSizes sizes) {
     for (const int arch : {80, 90})
-      for (const MatmulFamily family :
-           {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma, MatmulFamily::tf32x3})
+      for (const MatmulFamily family : {MatmulFamily::simt, MatmulFamily::mma, MatmulFamily::wgmma,
+                                        MatmulFamily::tf32x3, MatmulFamily::direct})
         for (const bool f32 : {false, true}) {
           const bool is_hopper = family == MatmulFamily::wgmma || family == MatmulFamily::tf32x3;
           if (is_hopper && arch != 90) continue;
@@ -67,8 +67,11 @@ void add_products(Texts& texts) {
 
 void add_small_products(Texts& texts) {
   for (const int64_t side : {3, 8, 17, 49, 64})
-    for (const MatmulFamily family : {MatmulFamily::batched, MatmulFamily::mma})
-      for (const MatmulWay& way : matmul_ways({1000, side, 8, side}, family, 90, 4)) texts.add(way);
+    for (const MatmulFamily family : {MatmulFamily::batched, MatmulFamily::mma, MatmulFamily::warp}) {
+      MatmulSizes sizes{1000, side, 8, side};
+      sizes.x_fetched = sizes.y_fetched = side % 8 != 0;
+      for (const MatmulWay& way : matmul_ways(sizes, family, 90, 4)) texts.add(way);
+    }
 }
 
 void add_convolutions(Texts& texts) {
@@ -178,6 +181,13 @@ TEST(Way, WhatNoKernelIsLikeHasAFault) {
     w.split = {SplitKind::multicast, 2};
   })));
   EXPECT_TRUE(is_refused(with([](MatmulWay& w) { w.split = {SplitKind::workspace, 2}; })));
+  EXPECT_TRUE(is_refused(with([](MatmulWay& w) {
+    w.schedule = MatmulSchedule::ping_pong;
+    w.split = {SplitKind::stream, 2};
+  })));
+  EXPECT_TRUE(is_refused({.unit = MatmulUnit::mma, .split = {SplitKind::stream, 132}}));
+  EXPECT_FALSE(fault_of(ConvWay{ConvLoads::tma, with([](MatmulWay& w) { w.split = {SplitKind::stream, 2}; })})
+                   .empty());
   EXPECT_FALSE(
       fault_of(ConvWay{ConvLoads::tma, with([](MatmulWay& w) { w.split = {SplitKind::multicast, 2}; })})
           .empty());

@@ -12,8 +12,8 @@ constexpr std::string_view kGathered = "gathered ", kTma = "tma ";
 std::string_view fault_of(const ConvWay& way) {
   const MatmulWay& product = way.product;
   if (const std::string_view fault = fault_of(product); !fault.empty()) return fault;
-  if (product.split.kind == SplitKind::row || product.split.kind == SplitKind::multicast ||
-      has_epilogue_warps(product))
+  if (product.split.kind == SplitKind::row || stream_blocks(product) > 0 ||
+      product.split.kind == SplitKind::multicast || has_epilogue_warps(product))
     return "a convolution's tiles are stored by the warps that multiply";
   if (way.loads == ConvLoads::tma)
     return is_wgmma(product) ? "" : "what the copy engine loads is multiplied by wgmma";

@@ -100,7 +100,8 @@ std::vector<PricedMatmul> tma_ways(const MatmulSizes& sizes, int arch) {
   std::vector<PricedMatmul> ways{estimated(sizes, narrow)};
   // Boxes of pixels are stored by the warps that multiply.
   for (const MatmulWay& way : matmul_ways(sizes, MatmulFamily::wgmma, arch, 4))
-    if (!has_epilogue_warps(way) && multicast_blocks(way) == 1) ways.push_back(estimated(sizes, way));
+    if (!has_epilogue_warps(way) && multicast_blocks(way) == 1 && stream_blocks(way) == 0)
+      ways.push_back(estimated(sizes, way));
   return ways;
 }
 

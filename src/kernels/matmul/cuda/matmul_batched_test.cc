@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ using cuda_testing::expect_compiles;
 using matmul_testing::between;
 using matmul_testing::Case;
 using matmul_testing::Engine;
+using matmul_testing::Layout;
 using matmul_testing::link;
 using matmul_testing::pick;
 using matmul_testing::set_windows;
@@ -54,6 +56,59 @@ TEST(MatmulBatchedCuda, blocks_of_whole_products_take_every_layout) {
       }
   AICF_NEEDS_NVRTC();
   expect_compiles(sources, "sm_90a");
+}
+
+// Of halves whose matrices follow one another, however long their rows are.
+TEST(MatmulBatchedCuda, warps_have_whole_products_of_contiguous_memory) {
+  std::vector<std::string> sources;
+  Engine engine(11);
+  for (const DType dtype : {DType::f16, DType::bf16})
+    for (const bool x_transposed : {false, true})
+      for (const bool y_transposed : {false, true})
+        for (const bool shared : {false, true}) {
+          Case c;
+          const auto size = [&] { return Dim(pick<int64_t>(engine, {1, 3, 8, 16, 30, 49, 64})); };
+          set_windows(c, dtype, {Dim(10), Dim(100)}, size(), size(), size(),
+                      {x_transposed, y_transposed, 0, shared && x_transposed, shared});
+          link(c, 90);
+          ASSERT_TRUE(matmul_family_fits(c.problem, MatmulFamily::warp));
+          for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::warp, 90, 4)) {
+            const CudaCode code = matmul_code(c.problem, way);
+            EXPECT_EQ(code.launches[0].grid[0], Dim(1000 / way.batches));
+            cuda_testing::LayoutText text(code.source);
+            text.use("Matmul",
+                     "aicf::WarpProducts<" + between(code.source, "  aicf::WarpProducts<", "::run")
+                                                 .substr(std::string("  aicf::WarpProducts<").size()));
+            text.equal("Matmul::kThreads", code.launches[0].block);
+            text.equal("Matmul::kSharedBytes", code.launches[0].shared_bytes);
+            sources.push_back(text.text());
+            if (way.batches == 4) sources.push_back(code.source);
+          }
+        }
+  const auto fits = [](DType dtype, const Shape& batch, const Layout& layout) {
+    Case c;
+    set_windows(c, dtype, batch, Dim(30), Dim(30), Dim(30), layout);
+    link(c, 90);
+    return matmul_family_fits(c.problem, MatmulFamily::warp);
+  };
+  EXPECT_TRUE(fits(DType::f16, {Dim(1), Dim::symbol("b")}, {}));
+  EXPECT_FALSE(fits(DType::f16, {Dim(7)}, {.padding = 2}));
+  EXPECT_FALSE(fits(DType::f32, {Dim(7)}, {}));
+  EXPECT_FALSE(fits(DType::f16, {}, {}));
+  AICF_NEEDS_NVRTC();
+  expect_compiles(sources, "sm_90a");
+}
+
+// The memory of a product of 30 x 30 is read as it lies: rows of 60 bytes in whole vectors.
+TEST(MatmulBatchedCuda, short_odd_rows_of_halves_take_warps) {
+  for (const auto& [m, n, k] : {std::tuple(30, 30, 30), {50, 61, 37}, {31, 9, 59}}) {
+    Case c;
+    set_windows(c, DType::f16, {Dim(4096)}, Dim(m), Dim(n), Dim(k), {});
+    link(c, 90);
+    const auto first =
+        std::get<MatmulWay>(cuda_variants(*find_cuda_kernel("matmul_tensor_core"), c.problem).at(0).way);
+    EXPECT_EQ(first.unit, MatmulUnit::warp) << to_string(first);
+  }
 }
 
 // Sizes that are known at run time alone, up to what a block takes.

@@ -56,7 +56,7 @@ class MatmulWriter {
                                       ? cuda_row_epilogue(problem_, kProductInputs, params_)
                                       : cuda_epilogue(problem_, product_inputs(problem_), params_);
     const MatmulOperandsText operands = matmul_operands_text(problem_, a_, way_, params_);
-    const bool splits = splits_in_workspace(way_), sums = sums_rows(*problem_.program);
+    const bool splits = sums_workspace(way_), sums = sums_rows(*problem_.program);
     CudaCode code;
     code.member = is_member(problem_) && (family_of(way_) == MatmulFamily::simt || is_sliced(way_));
     if (way_.unit != MatmulUnit::single && way_.unit != MatmulUnit::simt && !is_batched(way_))
@@ -74,10 +74,11 @@ class MatmulWriter {
       code.launches.push_back(column_sums_launch(code.launches[0]));
       code.workspace_bytes = sum_parts() * a_.n * Dim(4);
     }
-    if (splits) code.workspace_bytes = plan_.tiles * Dim(split_parts(way_) * plan_.result_bytes);
+    if (splits) code.workspace_bytes = parts() * Dim(plan_.result_bytes);
     for (size_t i = 0; i < bodies.size(); ++i)
-      code.source +=
-          cuda_kernel_head(problem_of_head(), code.launches[i], splits || sums, plan_.min_blocks) + bodies[i];
+      code.source += cuda_kernel_head(problem_of_head(), code.launches[i], splits || sums,
+                                      i == 0 ? plan_.min_blocks : 0) +
+                     bodies[i];
     return code;
   }
 
@@ -109,6 +110,9 @@ class MatmulWriter {
     text += group_ != nullptr ? grouped_epilogue_text(epilogue)
                               : "  const Epilogue epilogue = " + epilogue + ";\n";
     if (plan_.keeps_x) text += make_text();
+    if (role == Role::kSum && is_wgmma(way_))
+      return text + "  " + kernel_type(role) + "::sum<" + std::to_string(plan_.sum_warps) +
+             ">(operands, epilogue, workspace);\n}\n";
     return text + "  " + kernel_type(role) + "::run(" + run_arguments(workspace) + ");\n}\n";
   }
   // The problem whose operands are the launch's: of several products or with what makes x, all of them.
@@ -144,6 +148,8 @@ class MatmulWriter {
            : family_of(way_) == MatmulFamily::mma ? "mma"
            : is_tf32x3(way_)                      ? "tf32x3"
            : is_batched(way_)                     ? "batched"
+           : way_.unit == MatmulUnit::warp        ? "warp"
+           : is_direct(way_)                      ? "direct"
                                                   : "wgmma";
   }
   std::string header_name() const {
@@ -152,29 +158,45 @@ class MatmulWriter {
            : has_epilogue_warps(way_)        ? "wgmma_epilogue_warps"
            : is_sliced(way_)                 ? "sliced"
            : way_.unit == MatmulUnit::single ? "single"
+           : way_.unit == MatmulUnit::warp   ? "warp_products"
            : is_tf32x3(way_)                 ? "wgmma_tf32x3"
            : is_tf32_wgmma()                 ? "wgmma_tf32"
                                              : family_name();
   }
   bool is_tf32_wgmma() const { return is_wgmma(way_) && dtype_ == DType::f32; }
   bool sums_x() const { return group_ != nullptr && group_->x_sums.has_value(); }
-  int64_t shared_bytes(Role role) const { return role == Role::kSum ? 0 : plan_.shared_bytes; }
 
+  std::string function_name() const {
+    return "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
+           std::to_string(way_.block_m) + "x" + std::to_string(way_.block_n);
+  }
+  // In the workspace.
+  Dim parts() const {
+    return stream_blocks(way_) > 0 ? plan_.tiles + Dim(stream_blocks(way_))
+                                   : plan_.tiles * Dim(split_parts(way_));
+  }
+  CudaLaunch sum_launch() const {
+    CudaLaunch launch;
+    launch.function = function_name() + "_sum";
+    launch.block = 32 * plan_.sum_warps;
+    launch.grid[0] = plan_.tiles * Dim(sum_blocks(way_));
+    return launch;
+  }
   CudaLaunch launch_of(Role role) const {
+    if (role == Role::kSum) return sum_launch();
     const bool maps = has_tensor_maps(way_);
     CudaLaunch launch = is_wgmma(way_)    ? wgmma_launch(way_, plan_.wgmma, plan_.tiles)
                         : is_tf32x3(way_) ? tf32x3_launch(way_, plan_.wgmma, plan_.tiles)
                                           : CudaLaunch();
-    launch.function = "matmul_" + family_name() + "_" + std::string(dtype_name(dtype_)) + "_" +
-                      std::to_string(way_.block_m) + "x" + std::to_string(way_.block_n);
+    launch.function = function_name();
     if (is_sliced(way_)) launch.function += "_sliced";
     if (row_blocks(way_) > 0) launch.function += "_row_reduction";
     if (multicast_blocks(way_) > 1) launch.function += "_multicast";
+    if (stream_blocks(way_) > 0) launch.function += "_stream_k";
     if (plan_.dual) launch.function += "_dual";
     if (has_epilogue_warps(way_))
       launch.function += keeps_x_stationary(way_) ? "_stationary_x" : "_epilogue_warps";
     if (keeps_x_stationary(way_)) launch.grid[0] = ceildiv(a_.m, Dim(way_.block_m)) * Dim(plan_.row_blocks);
-    if (role == Role::kSum) launch.function += "_sum";
     if (plan_.keeps_x) {
       if (prologue_ != nullptr) launch.function += "_prologue";
       launch.tensor_maps = {matmul_map(problem_, a_, 1, way_.block_n)};
@@ -198,8 +220,8 @@ class MatmulWriter {
     }
     launch.block = plan_.threads;
     launch.early_inputs = early_operands(problem_, way_).early_inputs(problem_.inputs.size());
-    launch.shared_bytes = shared_bytes(role);
-    launch.grid[0] = role == Role::kSum ? plan_.tiles : plan_.tiles * Dim(split_parts(way_));
+    launch.shared_bytes = plan_.shared_bytes;
+    launch.grid[0] = plan_.tiles * Dim(split_parts(way_));
     if (splits_in_cluster(way_)) launch.cluster = split_parts(way_);
     return launch;
   }
@@ -231,11 +253,13 @@ class MatmulWriter {
   }
 
   std::string run_arguments(bool workspace) {
-    if (way_.unit == MatmulUnit::single || is_batched(way_)) return "operands, epilogue, block_index";
+    if (way_.unit == MatmulUnit::single || has_whole_products(way_) || is_direct(way_))
+      return "operands, epilogue, block_index";
     const Dim part_depth = has_tensor_maps(way_) ? counted_depth(plan_.part_depth, dtype_) : plan_.part_depth;
     const std::string depth = "Operands::Index(" + params_.param(part_depth) + ")";
     if (plan_.keeps_x) return "operands, &map0, epilogue, " + depth + ", make";
-    if (has_tensor_maps(way_)) return "operands, &map0, &map1, epilogue, " + depth;
+    if (has_tensor_maps(way_))
+      return "operands, &map0, &map1, epilogue, " + depth + (workspace ? ", workspace" : "");
     if (is_sliced(way_)) return "operands, epilogue, " + depth + ", block_index";
     return "operands, epilogue, " + depth + (workspace ? ", workspace" : ", nullptr") +
            (family_of(way_) == MatmulFamily::simt ? ", block_index" : "");
@@ -299,6 +323,14 @@ class MatmulWriter {
       return "aicf::BatchedMatmul<" + std::string(accumulator(dtype_)) + ", " + tile + number(plan_.depth) +
              ", " + number(way_.batches) + ", " + layouts + flag(a_.x.vector) + ", " + flag(a_.y.vector) +
              ">";
+    if (is_direct(way_))
+      return "aicf::DirectMatmul<" + std::string(cuda_type(dtype_)) + ", " + number(way_.block_m) + ", " +
+             number(way_.slices) + ", " + flag(a_.x.vector) + ", " + flag(a_.y.vector) + ">";
+    if (way_.unit == MatmulUnit::warp)
+      return "aicf::WarpProducts<" + std::string(cuda_type(dtype_)) + ", " + number(way_.block_m) + ", " +
+             number(way_.block_n) + ", " + number(plan_.depth) + ", " + number(way_.batches) + ", " +
+             layouts + flag(has_pairs(problem_, a_, true)) + ", " + flag(has_pairs(problem_, a_, false)) +
+             ", " + flag(plan_.shared.x) + ", " + flag(plan_.shared.y) + ">";
     switch (family_of(way_)) {
       case MatmulFamily::simt:
         if (way_.unit == MatmulUnit::single)
@@ -312,8 +344,8 @@ class MatmulWriter {
                ", " + number(plan_.dual ? plan_.warp.n / 2 : plan_.warp.n) + ", " + number(way_.stages) +
                ", " + layouts + flag(a_.x.vector) + ", " + flag(a_.y.vector) + ", " + last;
       default:
-        return is_tf32_wgmma() ? "aicf::WgmmaTf32<" + wgmma_type_text(way_, plan_.wgmma) + ", Multiply>"
-                               : wgmma_type_text(way_, plan_.wgmma);
+        const std::string type = wgmma_type_text(way_, plan_.wgmma, role == Role::kSum);
+        return is_tf32_wgmma() ? "aicf::WgmmaTf32<" + type + ", Multiply>" : type;
     }
   }
 

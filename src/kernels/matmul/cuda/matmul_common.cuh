@@ -169,8 +169,9 @@ enum class Split {
   kNone,       // not split
   kCluster,    // the blocks of a cluster hold one part each and read each other's shared memory
   kWorkspace,  // parts go to the workspace; the kernel of Split::kSum adds them
-  kSum,        // see kWorkspace
+  kSum,        // see kWorkspace and kStream
   kRow,        // not split: the blocks of a cluster have the tiles of whole rows (row_epilogue.cuh)
+  kStream,     // blocks have equal shares of the steps of all tiles (stream-K), whose parts go to the workspace, too
   kMulticast,  // not split: the blocks of a cluster have tiles of one column, and each loads a part of y for all
 };
 
@@ -236,7 +237,7 @@ __device__ __forceinline__ void finish_cluster(const Acc (&acc)[kGroups][V], int
 }
 
 // What a block does with its groups: Split::kNone stores them, kCluster adds the cluster's parts, kWorkspace writes them to
-// `part` for sum_parts.
+// `part` for PartsSum.
 template <int kThreads, Split kSplit, int kParts, int kGroups, int V, class Acc, class Store>
 __device__ __forceinline__ void finish_groups(const Acc (&groups)[kGroups][V], int thread, char* shared, AccVector<Acc>* part,
                                               const Store& store) {
@@ -249,6 +250,73 @@ __device__ __forceinline__ void finish_groups(const Acc (&groups)[kGroups][V], i
     write_part<kThreads>(groups, thread, part);
   }
 }
+
+// The warps of a block of Split::kSum, each of which adds at most eight of so many parts (sum_warps in matmul_ways.h).
+constexpr int kPartsOfWarp = 8;
+constexpr int warps_of_parts(int parts) { return (parts + kPartsOfWarp - 1) / kPartsOfWarp; }
+
+// The kernel of Split::kSum, of tiles whose kThreads threads left kGroups groups each by write_part, parts of a tile one after
+// another. A block has one group of 32 neighbouring threads. Each of its kWarps warps adds as many parts in order, and the first
+// one what the warps have, in order.
+template <int kThreads, int kWarps, int kGroups, int V, class Acc>
+struct PartsSum {
+  using Vector = AccVector<Acc>;
+  static constexpr int kLength = Vector::kLength, kVectors = V / kLength, kWarpsOfTile = kThreads / 32;
+  static constexpr int kBlocksOfTile = kWarpsOfTile * kGroups;
+  static constexpr int64_t kDistance = int64_t(kGroups) * kVectors * kThreads;  // of parts
+  uint32_t tile;
+  int group, thread;
+
+  __device__ __forceinline__ explicit PartsSum(uint32_t block)
+      : tile(block / kBlocksOfTile),
+        group(int(block % kBlocksOfTile) / kWarpsOfTile),
+        thread(int(block % kWarpsOfTile) * 32 + int(threadIdx.x) % 32) {}
+
+  static __device__ __forceinline__ void add(const Vector& v, int at, Acc (&sum)[V]) {
+#pragma unroll
+    for (int e = 0; e < kLength; ++e) sum[at * kLength + e] += v.values[e];
+  }
+
+  // Of so many parts from `first_part` of all on; `store` gets the sum, once.
+  template <class Store>
+  __device__ __forceinline__ void run(const void* workspace, int64_t first_part, int count, const Store& store) const {
+    const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+    const int of_warp = (count + kWarps - 1) / kWarps, first = warp * of_warp, end = min(count, first + of_warp);
+    const Vector* const from =
+        static_cast<const Vector*>(workspace) + first_part * kDistance + group * kVectors * kThreads + thread;
+    Acc sum[V];
+#pragma unroll
+    for (int e = 0; e < V; ++e) sum[e] = Acc(0);
+#pragma unroll 1
+    for (int at = first; at < end; at += kPartsOfWarp) {
+      Vector parts[kPartsOfWarp][kVectors];
+#pragma unroll
+      for (int p = 0; p < kPartsOfWarp; ++p)
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+          if (at + p < end) parts[p][i] = from[(at + p) * kDistance + i * kThreads];
+#pragma unroll
+      for (int p = 0; p < kPartsOfWarp; ++p)
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i)
+          if (at + p < end) add(parts[p][i], i, sum);
+    }
+    if constexpr (kWarps > 1) {
+      __shared__ Vector sums[kWarps][kVectors][32];
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i)
+#pragma unroll
+        for (int e = 0; e < kLength; ++e) sums[warp][i][lane].values[e] = sum[i * kLength + e];
+      sync_threads<kWarps * 32>();
+      if (warp > 0) return;
+#pragma unroll
+      for (int w = 1; w < kWarps; ++w)
+#pragma unroll
+        for (int i = 0; i < kVectors; ++i) add(sums[w][i][lane], i, sum);
+    }
+    store(sum);
+  }
+};
 
 // Adds the parts that write_part put at `first`, one every `distance` vectors.
 template <int kThreads, int kParts, int kGroups, int V, class Acc, class Store>

@@ -49,9 +49,10 @@ std::vector<MatmulWay> ways_of(const CudaProblem& problem, const std::vector<Mat
           (product_group(problem) == nullptr || shares_launch(problem, way)))
         ways.push_back(way);
   }
-  // What is made for small products competes with all families.
+  // What is made for small products and for few rows competes with all families.
   const auto cost = [&](const MatmulWay& way) {
-    return is_for_small_products(way) ? matmul_cycles(sizes, way) : std::numeric_limits<double>::infinity();
+    return is_for_small_products(way) || is_direct(way) ? matmul_cycles(sizes, way)
+                                                        : std::numeric_limits<double>::infinity();
   };
   const auto small = std::min_element(
       ways.begin(), ways.end(), [&](const MatmulWay& a, const MatmulWay& b) { return cost(a) < cost(b); });
@@ -86,7 +87,8 @@ CudaCode generate(const CudaProblem& problem, const std::vector<MatmulFamily>& f
   AICF_CHECK(false, "a matmul that cannot run so: " + to_string(problem.way));
 }
 
-const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma, MatmulFamily::batched},
+const std::vector<MatmulFamily> kTensorCore = {MatmulFamily::wgmma, MatmulFamily::mma, MatmulFamily::batched,
+                                               MatmulFamily::warp, MatmulFamily::direct},
                                 kSimt = {MatmulFamily::simt, MatmulFamily::batched},
                                 kTf32x3 = {MatmulFamily::tf32x3};
 
@@ -97,6 +99,12 @@ bool has_matrices(const Problem& problem) {
          problem.inputs[1].sizes.size() >= 2 && problem.outputs[0].sizes.size() >= 2 &&
          problem.inputs[0].sizes.size() <= problem.outputs[0].sizes.size() &&
          problem.inputs[1].sizes.size() <= problem.outputs[0].sizes.size();
+}
+
+// Constants come before the wait for the launches before, by the copy engine, however their rows lie:
+// wgmma's.
+bool reads_rows_along_k(const CudaProblem& problem, const MatmulView& a) {
+  return !problem.inputs[1].constant && is_one(a.x.column) && is_one(a.y.row);
 }
 
 bool differs_by_row(const CudaWindow& window) {
@@ -151,6 +159,10 @@ bool matmul_family_fits(const CudaProblem& problem, MatmulFamily family) {
   if (family == MatmulFamily::mma) return half || tf32;
   if (family == MatmulFamily::batched) return !tf32 && !is_fused(problem);
   const MatmulView a = matmul_view(problem);
+  if (family == MatmulFamily::warp)
+    return half && !is_fused(problem) && !a.batch.empty() && is_contiguous(a, true) &&
+           is_contiguous(a, false);
+  if (family == MatmulFamily::direct) return half && !is_fused(problem) && reads_rows_along_k(problem, a);
   if (family == MatmulFamily::tf32x3) {
     if (problem.inputs[0].dtype != DType::f32 || tf32 || is_fused(problem)) return false;
   } else {

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/rounding.h"
 #include "codegen/testing/compile_texts.h"
 #include "codegen/testing/needs_nvrtc.h"
 #include "kernels/common/cuda_machine.h"
@@ -188,7 +190,7 @@ TEST(MatmulCuda, tf32_runs_by_wgmma_where_y_lies_rounded_along_k) {
   for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
     const CudaCode code = matmul_code(c.problem, way);
     const CudaLaunch& launch = code.launches.at(0);
-    EXPECT_EQ(code.launches.size(), 1u) << to_string(way);
+    EXPECT_EQ(code.launches.size(), stream_blocks(way) > 0 ? 2u : 1u) << to_string(way);
     EXPECT_LE(launch.shared_bytes, 227 * 1024) << to_string(way);
     EXPECT_EQ(launch.tensor_maps.at(0).box[0], 32) << to_string(way);
     EXPECT_EQ(launch.tensor_maps.at(1).box, (std::vector<int32_t>{32, way.block_n, 1})) << to_string(way);
@@ -275,8 +277,67 @@ TEST(MatmulCuda, launches_of_a_split_without_clusters) {
   ASSERT_EQ(code.launches.size(), 2u);
   const SymbolValues values{{"m", 50}};
   EXPECT_EQ(evaluate(code.launches[0].grid[0], values), 16);  // four tiles of 64 × 64, four parts each
-  EXPECT_EQ(evaluate(code.launches[1].grid[0], values), 4);
+  EXPECT_EQ(evaluate(code.launches[1].grid[0], values),
+            4 * 16);  // 512 groups of eight results, 32 to a block
+  EXPECT_EQ(code.launches[1].block, 32);
   EXPECT_EQ(evaluate(code.workspace_bytes, values), 16 * 64 * 64 * 4);
+}
+
+// Gradients of weights, of any number of rows: shares of the steps of all tiles, which a second launch adds
+// up.
+TEST(MatmulCuda, shares_of_stream_k_go_through_the_workspace) {
+  std::vector<std::string> sources;
+  for (const DType dtype : {DType::f16, DType::f32})
+    for (const int64_t n : {512, 104}) {
+      Case c;
+      c.ranges["k"] = {1, 4096};
+      const bool half = dtype == DType::f16;
+      const Dim k = half ? Dim::symbol("k") * Dim(8) : Dim(32768);
+      set_windows(c, dtype, {}, Dim(400), Dim(n), k, {.x_transposed = half, .y_transposed = !half});
+      if (!half) c.problem.params = {Dim(kRoundedY)};
+      link(c, 90);
+      std::set<int> tiles;
+      for (const MatmulWay& way : matmul_ways(matmul_sizes(c.problem), MatmulFamily::wgmma, 90, 4)) {
+        if (stream_blocks(way) == 0) continue;
+        const CudaCode code = matmul_code(c.problem, way);
+        ASSERT_EQ(code.launches.size(), 2u);
+        const CudaLaunch &parts = code.launches[0], &sum = code.launches[1];
+        const int64_t count = ceil_div(400, way.block_m) * ceil_div(n, way.block_n);
+        EXPECT_EQ(parts.grid[0], Dim(kMultiprocessors * way.occupancy));
+        EXPECT_EQ(parts.cluster, 1);
+        EXPECT_EQ(code.workspace_bytes, Dim((count + way.split.parts) * way.block_m * way.block_n * 4));
+        EXPECT_GE(sum.block * 8, way.split.parts / count * 32);
+        EXPECT_TRUE(sum.tensor_maps.empty());
+        if (tiles.insert(way.block_m * 1000 + way.block_n).second) sources.push_back(code.source);
+      }
+      EXPECT_GT(tiles.size(), 3u);
+    }
+  AICF_NEEDS_NVRTC();
+  expect_compiles(sources, "sm_90a");
+}
+
+// Of rows along k that no init can pack, wherever they start.
+TEST(MatmulCuda, few_rows_are_read_where_they_lie) {
+  std::vector<std::string> sources;
+  for (const auto& [m, n, k] : {std::tuple(9, 992, 4096), {7, 777, 1003}, {1, 1000, 1002}}) {
+    Case c;
+    set_windows(c, m == 9 ? DType::f16 : DType::bf16, {}, Dim(m), Dim(n), Dim(k), {.y_transposed = true});
+    link(c, 90);
+    const auto first = [&] { return std::get<MatmulWay>(cuda_variants(row_for(c), c.problem).at(0).way); };
+    EXPECT_TRUE(is_direct(first())) << to_string(first());
+    const CudaCode code = matmul_code(c.problem, first());
+    EXPECT_EQ(code.launches.at(0).grid[0], Dim(ceil_div(n, 8)));
+    EXPECT_EQ(code.launches.at(0).block, 32 * first().slices);
+    sources.push_back(code.source);
+    c.problem.inputs[1].constant = true;
+    EXPECT_FALSE(is_direct(first()));
+  }
+  Case across;
+  set_windows(across, DType::f16, {}, Dim(7), Dim(777), Dim(1003), {});
+  link(across, 90);
+  EXPECT_FALSE(matmul_family_fits(across.problem, MatmulFamily::direct));
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_no_stack(sources, "sm_90a");
 }
 
 TEST(MatmulCuda, tensor_maps_leave_out_shared_axes) {

@@ -36,6 +36,10 @@ constexpr double kNarrowResult = 2.5;
 // Of mma.cuh's loads of 32 single elements, of a block alone and of several, and of one warp, which waits for
 // its own; of a result that is stored by itself.
 constexpr double kFetch = 12.5, kSharedFetch = 8, kFetchWarp = 62, kScatteredResult = 0.95;
+// The same of whole pieces of 16 bytes that start anywhere, and the wait for a step's, which are one step
+// ahead. The order of ways without a workspace was fitted to estimates with the numbers above
+// (select/measured_order.h).
+constexpr double kPieceFetch = 2.5, kFetchLatency = 1500;
 constexpr double kSharedGain =
     1.25;  // of blocks of wgmma.cuh that share a multiprocessor; others gain nothing
 // Of a result in the epilogue; half where another block can multiply meanwhile.
@@ -63,7 +67,7 @@ constexpr double kSimtResult = 0.4;          // of simt.cuh, a result in the epi
 constexpr double kMostSharing = 1.5;         //   more blocks wait together
 constexpr double kMulticastStart = 500;      // blocks that begin and end together
 constexpr double kWorkspaceSum = 6000;       // a second launch,
-constexpr double kWorkspaceBytes = 32;       //   of parts that a block of it reads per cycle
+constexpr double kWorkspaceBytes = 3000;     //   of parts that are written and read per cycle, whole chip
 constexpr double kRowExchange = 600;  // of a statistic of rows, for every block of a cluster but the first,
 constexpr double kRowResult = 0.05;   //   and of each result
 
@@ -174,6 +178,7 @@ double fetch_cycles(const MatmulSizes& sizes, const MatmulWay& c, double blocks)
   if (family_of(c) != MatmulFamily::mma) return 0;
   const double rows = (sizes.x_fetched ? c.block_m : 0) + (sizes.y_fetched ? c.block_n : 0);
   const double loads = rows * kStepDepth / (sizes.f32 ? 64 : 32);
+  if (splits_in_workspace(c)) return rows > 0 ? std::max(loads * blocks * kPieceFetch, kFetchLatency) : 0;
   const WarpTile warp = warp_tile(c, sizes.dual);
   const int warps = c.block_m / warp.m * (c.block_n / warp.n);
   return std::max(loads * blocks * (blocks > 1 ? kSharedFetch : kFetch), loads / warps * kFetchWarp);
@@ -289,7 +294,52 @@ double all_of_k_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const double results = static_cast<double>(c.block_m) * c.block_n;
   const double work = step_cycles(sizes, c) + loads(c.block_m, sizes.x_fetched) +
                       loads(c.block_n, sizes.y_fetched) + results * (sizes.scattered ? kScattered : kStored);
-  return small_blocks_cycles(sizes, c, work, mma_min_blocks(c));
+  return small_blocks_cycles(sizes, c, work, mma_min_blocks(c, sizes.x_fetched || sizes.y_fetched));
+}
+
+// Counted from the code: a fragment's word takes four instructions, two of them reads of shared memory, a
+// piece of 16 bytes that is copied six, a result that is stored by itself about as many as in batched.cuh.
+double warp_products_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr double kWord = 4, kProduct = 2, kPiece = 6, kSchedulers = 4;
+  constexpr double kScatteredRow = 25, kStoredRow = 8;  // of 32 columns
+  const double rows = c.block_m / 16.0, columns = c.block_n / 8.0,
+               steps = static_cast<double>(ceil_div(sizes.k, 16));
+  const double words = steps * (rows * 4 + columns * 2), products = steps * rows * columns;
+  const double pieces = static_cast<double>((sizes.m + sizes.n) * sizes.k) / 8 / 32;
+  const double stored = static_cast<double>(sizes.m) * std::ceil(static_cast<double>(sizes.n) / 32) *
+                        (sizes.scattered ? kScatteredRow : kStoredRow);
+  const double of_warp = words * kWord + products * kProduct + pieces * kPiece + stored;
+  constexpr double kThreads = 2048, kRegisters = 65536, kOther = 48;  // of a thread, beside its results
+  const double threads = 32.0 * c.batches;
+  const double registers = kOther + rows * 4 + rows * columns * 4;
+  const auto bytes = static_cast<double>(warp_products_bytes(c, warp_products_depth(sizes.k), {}));
+  const double resident = std::min(
+      {static_cast<double>(kPipelineBytes) / bytes, kThreads / threads, kRegisters / (threads * registers)});
+  return small_blocks_cycles(sizes, c, of_warp * c.batches / kSchedulers, resident);
+}
+
+// Of direct.cuh: rounds of loads that a warp waits for, of all its blocks one after another; or what is
+// loaded, x by every block; or the instructions of steps of 32 of k.
+double direct_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr double kRegisters = 65536, kOfThread = 120, kSum = 900, kStep = 24, kPiece = 30, kSchedulers = 4;
+  constexpr int64_t kDepth = 32;
+  const bool fetched = sizes.x_fetched || sizes.y_fetched;
+  const int64_t ahead = (c.block_m == 8 ? 8 : 6) / (fetched ? 2 : 1), steps = ceil_div(sizes.k, kDepth);
+  const auto tiles = static_cast<double>(tile_count(sizes, c)),
+             units = static_cast<double>(sizes.machine.multiprocessors),
+             all_steps = static_cast<double>(steps);
+  const double resident = std::max(1.0, std::floor(kRegisters / (kOfThread * 32 * c.slices)));
+  const double waves = std::ceil(tiles / (units * resident));
+  const double busy = std::min(1.0, tiles * c.slices / (16 * units));
+  const double latency = kIdleLatency + (kLoadLatency - kIdleLatency) * busy;
+  const double rounds = std::ceil(std::ceil(all_steps / c.slices) / static_cast<double>(ahead));
+  const double waited = waves * (rounds * latency + kSum);
+  const double pieces = (sizes.x_fetched ? c.block_m / 8.0 : 0) + (sizes.y_fetched ? 1 : 0);
+  const double issued =
+      std::ceil(tiles / units) * all_steps * (kStep + pieces * kPiece) / kSchedulers + latency;
+  const double loaded = tiles * static_cast<double>((sizes.m + c.block_n) * sizes.k) * 2 / kL2Bytes;
+  const double rest = std::max({waited, issued, loaded});
+  return kStart + std::max(rest, touched_bytes(sizes, c) / kMemoryBytes + kBehindMemory * rest);
 }
 
 // Cycles of a stage of wgmma_tf32x3.cuh, 32 of k. Matrix units take 12 for a column, and shared memory, from
@@ -327,6 +377,24 @@ double tf32x3_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   return kStart + kAlone + cycles;
 }
 
+// A second launch, and so many sums in f32 that are written and read.
+double workspace_cycles(double sums) { return kWorkspaceSum + sums * 4 / kWorkspaceBytes; }
+
+// Stream-K: as many steps to every block, of one tile after another.
+double stream_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
+  const int64_t steps = ceil_div(sizes.k, kStepDepth), tiles = tile_count(sizes, c);
+  const int64_t blocks = std::min<int64_t>(stream_blocks(c), tiles * steps);
+  if (blocks == 0) return kStart;
+  const int64_t share = ceil_div(tiles * steps, blocks);
+  const double results = static_cast<double>(c.block_m) * c.block_n;
+  const auto parts = static_cast<double>(ceil_div(share, steps) + 1);  // of a block
+  const double rest =
+      static_cast<double>(share) * shared_step_cycles(sizes, c, blocks) + parts * results * kResultCycles;
+  return kStart + kAlone +
+         std::max(rest, touched_bytes(sizes, c) / kMemoryBytes + kReduceScatterBehindMemory * rest) +
+         workspace_cycles(static_cast<double>(blocks + tiles) * results);
+}
+
 }  // namespace
 
 int64_t used_multiprocessors(const MatmulWay& c, const CudaMachine& machine) {
@@ -345,9 +413,12 @@ int64_t concurrent_blocks(const MatmulWay& c, const CudaMachine& machine) {
 }
 
 double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
-  if (c.slices > 0) return sliced_cycles(sizes, c);
+  if (is_sliced(c)) return sliced_cycles(sizes, c);
+  if (is_direct(c)) return direct_cycles(sizes, c);
+  if (stream_blocks(c) > 0) return stream_cycles(sizes, c);
   if (is_tf32x3(c)) return tf32x3_cycles(sizes, c);
   if (is_batched(c)) return batched_cycles(sizes, c);
+  if (c.unit == MatmulUnit::warp) return warp_products_cycles(sizes, c);
   if (loads_all_of_k(c)) return all_of_k_cycles(sizes, c);
   const int64_t blocks = tile_count(sizes, c) * split_parts(c), most = concurrent_blocks(c, sizes.machine);
   const int64_t sharing_row = blocks_of_row(sizes, c);
@@ -404,8 +475,7 @@ double matmul_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
                                                result * results;
     cycles += waves * sum + std::max(waves - 1, 0.0) * (kStart + kLoadLatency);
   }
-  // One block adds up the parts of a tile.
-  if (splits_in_workspace(c)) cycles += kWorkspaceSum + split_parts(c) * results * 4 / kWorkspaceBytes;
+  if (splits_in_workspace(c)) cycles += workspace_cycles(static_cast<double>(blocks) * results);
   return cycles;
 }
 

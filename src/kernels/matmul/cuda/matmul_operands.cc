@@ -143,8 +143,8 @@ std::string functions_text(const CudaProblem& problem, const MatmulView& a, cons
   text += flag_text("kWholeGroups", divides(a.n, kEpilogueGroup));
   // Rows that start at multiples of one or two elements: by eight columns a warp would store single elements
   // that lie far apart.
-  if ((has_tensor_maps(way) || way.unit == MatmulUnit::mma || is_batched(way)) && !is_dual_gemm(problem) &&
-      !divides(a.n, 4))
+  if ((has_tensor_maps(way) || way.unit == MatmulUnit::mma || has_whole_products(way) || is_direct(way)) &&
+      !is_dual_gemm(problem) && !divides(a.n, 4))
     text += "  static constexpr int kStoredColumns = " + std::string(divides(a.n, 2) ? "2" : "1") + ";\n";
   // Whether every tile lies inside the result: its epilogue then is one straight piece of code.
   text += flag_text("kWholeTiles", !has_any_sizes(problem) &&

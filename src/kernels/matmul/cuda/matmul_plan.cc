@@ -37,6 +37,8 @@ int threads_of(const MatmulWay& way, const WarpTile& warp) {
   if (way.unit == MatmulUnit::single) return kSingleSide * kSingleSide;
   if (is_sliced(way)) return 32 * way.slices;
   if (is_batched(way)) return batched_threads(way);
+  if (way.unit == MatmulUnit::warp) return 32 * way.batches;
+  if (is_direct(way)) return 32 * way.slices;
   if (way.unit == MatmulUnit::mma) return way.block_m / warp.m * (way.block_n / warp.n) * 32;
   return simt_threads(way);
 }
@@ -47,7 +49,7 @@ int min_blocks_of(const MatmulPlan& plan, DType dtype) {
   if (is_sliced(way)) return sliced_min_blocks(way);
   if (way.unit == MatmulUnit::simt) return simt_min_blocks(way, plan.x_load, plan.y_load);
   if (is_batched(way)) return batched_min_blocks(way, accumulator_bytes(dtype));
-  if (loads_all_of_k(way)) return mma_min_blocks(way);
+  if (loads_all_of_k(way)) return mma_min_blocks(way, !plan.view.x.vector || !plan.view.y.vector);
   return is_wgmma(way) ? way.occupancy : 0;
 }
 
@@ -57,6 +59,8 @@ int64_t shared_bytes_of(const MatmulPlan& plan, DType dtype) {
   if (is_sliced(way)) return sliced_bytes(way);
   if (is_batched(way))
     return batched_bytes(way, plan.depth, plan.view.x.along_k, plan.view.y.along_k, accumulator_bytes(dtype));
+  if (way.unit == MatmulUnit::warp) return warp_products_bytes(way, plan.depth, plan.shared);
+  if (is_direct(way)) return 0;
   if (way.unit == MatmulUnit::single) {
     const int64_t depth = single_depth(dtype);
     return (kSingleSide * (depth + 16 / bytes) + depth * (kSingleSide + 1)) * bytes;
@@ -115,7 +119,10 @@ void set_batches(MatmulPlan& plan, const CudaProblem& problem) {
   AICF_CHECK(largest(a.m, ranges) <= plan.way.block_m && largest(a.n, ranges) <= plan.way.block_n &&
                  k <= kBatchedSide,
              "matrices too large for a block: " + to_string(plan.way));
-  plan.depth = static_cast<int>(std::max<int64_t>(1, (k + 3) / 4)) * 4;
+  plan.depth = plan.way.unit == MatmulUnit::warp
+                   ? static_cast<int>(std::max<int64_t>(warp_products_depth(k), 16))
+                   : static_cast<int>(std::max<int64_t>(1, (k + 3) / 4)) * 4;
+  plan.shared = {is_shared(a.x), is_shared(a.y)};
   plan.tiles = ceildiv(a.batches(), Dim(plan.way.batches));
 }
 
@@ -177,7 +184,8 @@ MatmulPlan resolve(const MatmulWay& way, const CudaProblem& problem) {
   }
   AICF_CHECK(!loads_all_of_k(way) || largest(a.k, ranges_of(problem)) <= per(kStageBytes, dtype),
              "more of K than a stage has: " + to_string(way));
-  if (is_batched(way)) set_batches(plan, problem);
+  if (has_whole_products(way)) set_batches(plan, problem);
+  if (sums_workspace(way)) plan.sum_warps = sum_warps(matmul_sizes(problem), way);
   plan.min_blocks = min_blocks_of(plan, dtype);
   plan.result_bytes = int64_t{way.block_m} * way.block_n * accumulator_bytes(dtype);
   if (has_tensor_maps(way)) {

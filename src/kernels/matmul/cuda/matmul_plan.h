@@ -28,7 +28,9 @@ struct MatmulPlan {
   int threads = 0;           // of a block that multiplies, but of those (wgmma_launch, tf32x3_launch)
   int min_blocks = 0;        // of a multiprocessor, for which the compiler keeps registers; 0: as it likes
   int64_t shared_bytes = 0;  // dynamic, of a block that multiplies, but of those
-  int depth = 0;             // of K, of batched.cuh
+  int depth = 0;             // of K, of batched.cuh and warp_products.cuh
+  SharedOperands shared;     // of all products of warp_products.cuh
+  int sum_warps = 0;         // of a block that adds up parts from the workspace
   int64_t result_bytes = 0;  // of a tile's sums
 };
 

@@ -126,6 +126,28 @@ bool fits_int32(const MatmulView& a, const SymbolRanges& ranges) {
          span(a.k, a.y.row) + span(a.n, a.y.column) < kLimit;
 }
 
+bool is_shared(const MatmulOperand& operand) {
+  return std::all_of(operand.batch.begin(), operand.batch.end(), [](const Dim& s) { return s == Dim(0); });
+}
+
+bool is_contiguous(const MatmulView& a, bool x) {
+  const MatmulOperand& operand = x ? a.x : a.y;
+  const Dim& other = x ? a.m : a.n;
+  const Dim &along_k = x ? operand.column : operand.row, &across = x ? operand.row : operand.column;
+  const Dim &inner = operand.along_k ? along_k : across, &outer = operand.along_k ? across : along_k;
+  const Dim &length = operand.along_k ? a.k : other, &rows = operand.along_k ? other : a.k;
+  if (operand.panels || !(is_one(inner) || is_one(length)) || !(outer == length || is_one(rows)))
+    return false;
+  Dim step = a.k * other;
+  for (size_t axis = a.batch.size(); axis-- > 0 && !is_shared(operand); step = step * a.batch[axis])
+    if (!(operand.batch[axis] == step)) return false;
+  return true;
+}
+
+bool has_pairs(const CudaProblem& problem, const MatmulView& a, bool x) {
+  return (x ? a.x : a.y).along_k && divides(a.k, 2) && divides(problem.inputs[x ? 0 : 1].offset, 2);
+}
+
 bool maps_fit(const CudaProblem& problem, const MatmulView& a) {
   const SymbolRanges& ranges = ranges_of(problem);
   return map_fits(problem.inputs[0], a.x, a.x.along_k ? a.x.row : a.x.column, ranges) &&

@@ -31,6 +31,12 @@ bool has_panels(const CudaProblem& problem);
 MatmulView matmul_view(const CudaProblem& problem);
 // Whether every offset inside one matrix, up to a tile beyond its end, fits 32 bits.
 bool fits_int32(const MatmulView& view, const SymbolRanges& ranges);
+// Whether all products have this operand.
+bool is_shared(const MatmulOperand& operand);
+// Whether the matrices of neighbouring products follow one another in memory, without gaps, or are one; x:
+// that of x. And whether two elements of even k lie in one word.
+bool is_contiguous(const MatmulView& view, bool x);
+bool has_pairs(const CudaProblem& problem, const MatmulView& view, bool x);
 // Whether the copy engine can read both operands by tensor maps.
 bool maps_fit(const CudaProblem& problem, const MatmulView& view);
 

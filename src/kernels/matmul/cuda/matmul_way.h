@@ -18,6 +18,8 @@ enum class MatmulFamily : uint8_t {
   wgmma,    // f16, bf16, f32 in tf32 on sm_90, operands that the copy engine can read
   tf32x3,   // f32 as three products in tf32 on sm_90, operands that the copy engine can read
   batched,  // any type but tf32, any strides, small matrices
+  warp,     // f16, bf16, small matrices whose batch is one piece of memory
+  direct,   // f16, bf16, few rows, operands along k
 };
 
 enum class MatmulUnit : uint8_t {
@@ -29,6 +31,8 @@ enum class MatmulUnit : uint8_t {
   wgmma,        // wgmma.cuh
   tf32x3,       // wgmma_tf32x3.cuh
   batched,      // batched.cuh
+  warp,         // warp_products.cuh
+  direct,       // direct.cuh, whose warps share K
 };
 
 // Blocks that share work beyond their tiles.
@@ -37,6 +41,8 @@ enum class SplitKind : uint8_t {
   workspace,  // parts of K, which a second launch adds up
   cluster,    // parts of K, which the blocks of a cluster add up through distributed shared memory
   row,        // the blocks of a cluster have a row of tiles and reduce it together (row_epilogue.cuh)
+  stream,  // stream-K: blocks have equal shares of the steps of all tiles, whose parts a second launch adds
+           // up
   multicast,  // not split: the blocks of a cluster have tiles of one column and load each part of y once for
               // all
 };
@@ -61,24 +67,32 @@ struct MatmulWay {
   int stages = 2;                  // of the pipeline
   int slices = 0;                  // of K among the warps of a block; 0: unsliced
   MatmulSplit split = {};
-  int batches = 0;     // batched: whole products of a block
+  int batches = 0;     // batched, warp: whole products of a block
   int warpgroups = 0;  // wgmma: that compute
   int occupancy = 1;   // wgmma: blocks of a multiprocessor at a time
   MatmulSchedule schedule = MatmulSchedule::cooperative;
   bool operator==(const MatmulWay&) const = default;
 };
 
-inline constexpr int kSingleSide = 16;   // of the tile of single.cuh
-inline constexpr int kBatchedSide = 64;  // of the largest matrices of batched.cuh
+inline constexpr int kSingleSide = 16;    // of the tile of single.cuh
+inline constexpr int kDirectColumns = 8;  // of the tile of direct.cuh
+inline constexpr int kBatchedSide = 64;   // of the largest matrices of batched.cuh and warp_products.cuh
 
 MatmulFamily family_of(MatmulUnit unit);
 inline MatmulFamily family_of(const MatmulWay& way) { return family_of(way.unit); }
 inline bool is_wgmma(const MatmulWay& way) { return way.unit == MatmulUnit::wgmma; }
 inline bool is_batched(const MatmulWay& way) { return way.unit == MatmulUnit::batched; }
+inline bool is_direct(const MatmulWay& way) { return way.unit == MatmulUnit::direct; }
 // Whether mma.cuh loads all of K at once, and does not wait for loads in steps.
 inline bool loads_all_of_k(const MatmulWay& way) { return way.unit == MatmulUnit::mma && way.stages == 1; }
+// Whose blocks have several whole products.
+inline bool has_whole_products(const MatmulWay& way) {
+  return is_batched(way) || way.unit == MatmulUnit::warp;
+}
 // Whose blocks have whole products and all of K at once.
-inline bool is_for_small_products(const MatmulWay& way) { return is_batched(way) || loads_all_of_k(way); }
+inline bool is_for_small_products(const MatmulWay& way) {
+  return has_whole_products(way) || loads_all_of_k(way);
+}
 inline bool is_tf32x3(const MatmulWay& way) { return way.unit == MatmulUnit::tf32x3; }
 // Whether its operands come through tensor maps.
 inline bool has_tensor_maps(const MatmulWay& way) { return is_wgmma(way) || is_tf32x3(way); }
@@ -88,6 +102,14 @@ inline bool is_sliced(const MatmulWay& way) {
 
 inline bool splits_in_cluster(const MatmulWay& way) { return way.split.kind == SplitKind::cluster; }
 inline bool splits_in_workspace(const MatmulWay& way) { return way.split.kind == SplitKind::workspace; }
+// Blocks that share all tiles' steps; 0: they have tiles.
+inline int stream_blocks(const MatmulWay& way) {
+  return way.split.kind == SplitKind::stream ? way.split.parts : 0;
+}
+// Whether a second launch adds up what blocks leave in the workspace.
+inline bool sums_workspace(const MatmulWay& way) {
+  return splits_in_workspace(way) || stream_blocks(way) > 0;
+}
 // Blocks that share a tile's K.
 inline int split_parts(const MatmulWay& way) {
   return splits_in_cluster(way) || splits_in_workspace(way) ? way.split.parts : 1;

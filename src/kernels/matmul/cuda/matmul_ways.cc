@@ -45,6 +45,24 @@ std::vector<int> split_counts(const MatmulSizes& sizes, const MatmulWay& c, int 
   return splits;
 }
 
+// Steps of K of all tiles.
+int64_t all_steps(const MatmulSizes& sizes, const MatmulWay& c) {
+  return tile_count(sizes, c) * ceil_div(sizes.k, kStepDepth);
+}
+
+// The tile's stream-K: a block for every place. Blocks of a cluster are at most eight, and find places on
+// some of the multiprocessors only; whole tiles fill the last round in part only.
+std::vector<MatmulWay> stream_ways(const MatmulSizes& sizes, const MatmulWay& tile) {
+  constexpr int64_t kLeastSteps = 2;
+  if (!is_wgmma(tile) || tile.schedule != MatmulSchedule::cooperative || sizes.dual || keeps_x(sizes, tile))
+    return {};
+  const int64_t blocks = concurrent_blocks(tile, sizes.machine);
+  if (all_steps(sizes, tile) < kLeastSteps * blocks) return {};
+  MatmulWay way = tile;
+  way.split = {SplitKind::stream, static_cast<int>(blocks)};
+  return {way};
+}
+
 // A tile's multicasts, of blocks that have a row of tiles each. Of whole lines the L2 cache keeps pace
 // without.
 std::vector<MatmulWay> multicast_ways(const MatmulSizes& sizes, const MatmulWay& tile) {
@@ -98,7 +116,7 @@ bool has_several_tiles(const MatmulSizes& sizes, const MatmulWay& c) {
 // Stages of wgmma beyond those of its tile, or fewer.
 void set_stages(const MatmulSizes& sizes, MatmulWay& c) {
   const int64_t tiles = tile_count(sizes, c) * split_parts(c);
-  if (tiles > concurrent_blocks(c, sizes.machine)) return;
+  if (stream_blocks(c) > 0 || tiles > concurrent_blocks(c, sizes.machine)) return;
   // Few rows: the time is that of the weights, of which enough must be under way, whatever x takes beside
   // them: half the memory of one row's stages. The rest the next launch fills with its own weights meanwhile.
   constexpr int64_t kHalfMemory = 96 * 1024, kMostStages = 24, kStepBytes = kStepDepth * 2;
@@ -192,8 +210,9 @@ WarpTile warp_tile(const MatmulWay& way, bool dual) {
   return {way.block_m == 64 && way.block_n >= 64 ? 32 : 16, 32};
 }
 
-int mma_min_blocks(const MatmulWay& way) {
-  constexpr int kRegisters = 65536, kOther = 52;  // of a thread, beside its results
+int mma_min_blocks(const MatmulWay& way, bool fetched) {
+  constexpr int kRegisters = 65536;
+  const int kOther = fetched ? 84 : 52;  // of a thread, beside its results
   const WarpTile warp = warp_tile(way, false);
   const int threads = way.block_m / warp.m * (way.block_n / warp.n) * 32;
   return kRegisters / (threads * (warp.m * warp.n / 32 + kOther));
@@ -235,12 +254,22 @@ int simt_blocks(const MatmulWay& way) {
 
 int64_t tile_count(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t sharers = multicast_blocks(c);
-  if (is_batched(c)) return ceil_div(sizes.batch, c.batches);
+  if (has_whole_products(c)) return ceil_div(sizes.batch, c.batches);
   return sizes.batch * ceil_div(sizes.m, c.block_m * sharers) * sharers * ceil_div(sizes.n, c.block_n);
 }
 
 int64_t sliced_depth(const MatmulSizes& sizes, MatmulFamily family) {
   return family == MatmulFamily::mma ? sizes.k / 2 : sizes.k;  // in tf32 k counts twice
+}
+
+int sum_warps(const MatmulSizes& sizes, const MatmulWay& c) {
+  constexpr int64_t kPartsOfWarp = 8, kMostWarps = 16;
+  int64_t parts = c.split.parts;
+  if (stream_blocks(c) > 0) {
+    const int64_t share = std::max<int64_t>(all_steps(sizes, c) / stream_blocks(c), 1);
+    parts = ceil_div(ceil_div(sizes.k, kStepDepth), share) + 1;
+  }
+  return static_cast<int>(std::clamp<int64_t>(ceil_div(parts, kPartsOfWarp), 1, kMostWarps));
 }
 
 int64_t reduce_scatter_bytes(const MatmulWay& c) {
@@ -266,8 +295,8 @@ int64_t blocks_of_row(const MatmulSizes& sizes, const MatmulWay& c) {
 
 bool keeps_x(const MatmulSizes& sizes, const MatmulWay& c) {
   constexpr int64_t kMostRows = 8, kMostBytes = 16 * 1024;
-  return is_wgmma(c) && !sizes.f32 && c.warpgroups == 1 && sizes.batch == 1 && sizes.m >= 1 &&
-         sizes.m <= kMostRows && sizes.x_along_k && sizes.k % kStepDepth == 0 &&
+  return is_wgmma(c) && !sizes.f32 && c.warpgroups == 1 && stream_blocks(c) == 0 && sizes.batch == 1 &&
+         sizes.m >= 1 && sizes.m <= kMostRows && sizes.x_along_k && sizes.k % kStepDepth == 0 &&
          kept_x_bytes(sizes, c, false) <= kMostBytes;
 }
 
@@ -313,7 +342,9 @@ std::vector<MatmulWay> matmul_tiles(MatmulFamily family, int element_bytes) {
     case MatmulFamily::tf32x3:
       return {tf32x3(128), tf32x3(96), tf32x3(64), tf32x3(32)};
     case MatmulFamily::batched:
-      return {};  // of sizes: matmul_batched_ways
+    case MatmulFamily::warp:
+    case MatmulFamily::direct:
+      return {};  // of sizes: matmul_batched_ways, matmul_warp_ways, matmul_direct_ways
     default:
       // Pipelines of at most 200 KiB, of 100 KiB where two blocks share a multiprocessor: the rest is the
       // epilogue's.
@@ -407,6 +438,44 @@ std::vector<MatmulWay> matmul_batched_ways(const MatmulSizes& sizes, int element
   return ways;
 }
 
+// As warp_products.cuh lays them out.
+int64_t warp_products_bytes(const MatmulWay& c, int64_t depth, const SharedOperands& shared) {
+  constexpr int64_t kVector = 16;
+  const auto operand = [&](int64_t extent, bool is_shared) {
+    return (extent * depth * 2 * (is_shared ? 1 : c.batches) + 2 * kVector - 1) / kVector * kVector;
+  };
+  const int64_t columns = c.block_n <= 8 ? 8 : c.block_n <= 16 ? 16 : c.block_n <= 32 ? 32 : 64;
+  return operand(c.block_m, shared.x) + operand(c.block_n, shared.y) + c.batches * 16 * (columns + 8) * 4;
+}
+
+std::vector<MatmulWay> matmul_direct_ways(const MatmulSizes& sizes) {
+  constexpr int64_t kMostRows = 16, kDepth = 32;
+  std::vector<MatmulWay> ways;
+  if (sizes.f32 || sizes.dual || sizes.m > kMostRows || !sizes.x_along_k || !sizes.y_along_k) return ways;
+  for (const int warps : {4, 8, 16})
+    if (sizes.k > kDepth * warps / 2)
+      ways.push_back({.unit = MatmulUnit::direct,
+                      .block_m = sizes.m <= 8 ? 8 : 16,
+                      .block_n = kDirectColumns,
+                      .stages = 1,
+                      .slices = warps});
+  return ways;
+}
+
+std::vector<MatmulWay> matmul_warp_ways(const MatmulSizes& sizes) {
+  std::vector<MatmulWay> ways;
+  // Rows of whole vectors are copied to where ldmatrix reads them (mma.cuh), and as they lie meet in banks.
+  const bool is_odd = sizes.x_fetched && sizes.y_fetched;
+  if (sizes.f32 || sizes.dual || !is_odd || !has_small_products(sizes)) return ways;
+  for (const int warps : {4, 8})
+    ways.push_back({.unit = MatmulUnit::warp,
+                    .block_m = static_cast<int>(round_up(sizes.m, 16)),
+                    .block_n = static_cast<int>(round_up(sizes.n, 8)),
+                    .stages = 1,
+                    .batches = warps});
+  return ways;
+}
+
 std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family, int arch,
                                    int element_bytes) {
   std::vector<std::pair<double, MatmulWay>> found;
@@ -428,12 +497,17 @@ std::vector<MatmulWay> matmul_ways(const MatmulSizes& sizes, MatmulFamily family
                                       ((way.block_m + way.block_n) * kStepDepth * 2));
       found.emplace_back(matmul_cycles(sizes, way), way);
     }
+    for (const MatmulWay& way : stream_ways(sizes, tile)) found.emplace_back(matmul_cycles(sizes, way), way);
     for (const MatmulWay& way : multicast_ways(sizes, tile))
       found.emplace_back(matmul_cycles(sizes, way), way);
   }
   if (family == MatmulFamily::batched)
     for (const MatmulWay& way : matmul_batched_ways(sizes, element_bytes))
       found.emplace_back(matmul_cycles(sizes, way), way);
+  if (family == MatmulFamily::direct)
+    for (const MatmulWay& way : matmul_direct_ways(sizes)) found.emplace_back(matmul_cycles(sizes, way), way);
+  if (family == MatmulFamily::warp)
+    for (const MatmulWay& way : matmul_warp_ways(sizes)) found.emplace_back(matmul_cycles(sizes, way), way);
   for (const MatmulWay& way : matmul_sliced_ways(sizes, family, arch))
     found.emplace_back(matmul_cycles(sizes, way), way);
   std::stable_sort(found.begin(), found.end(),

@@ -39,8 +39,8 @@ struct PricedMatmul {
 struct WarpTile {
   int m = 0, n = 0;
 };
-// Blocks of a multiprocessor for which code that loads all of K leaves registers.
-int mma_min_blocks(const MatmulWay& way);
+// Blocks of a multiprocessor for which code that loads all of K leaves registers; `fetched`: by way of these.
+int mma_min_blocks(const MatmulWay& way, bool fetched);
 // Of a tile of matmul_ways, or of matmul_pair_ways, whose warps have columns of both products.
 WarpTile warp_tile(const MatmulWay& way, bool dual);
 
@@ -78,6 +78,14 @@ inline bool sends_few_rows(int64_t rows, const MatmulWay& way) {
   return splits_in_cluster(way) && rows <= 8 && is_wgmma(way) && way.warpgroups == 1;
 }
 
+// Of the launch that adds up parts of K from the workspace (PartsSum in matmul_common.cuh): its warps of a
+// block, and its blocks of a tile, which have a group of each of 32 threads.
+int sum_warps(const MatmulSizes& sizes, const MatmulWay& way);
+inline int64_t sum_blocks(const MatmulWay& way) {
+  const int64_t group = family_of(way) == MatmulFamily::simt ? 4 : 8;
+  return int64_t{way.block_m} * way.block_n / group / 32;
+}
+
 // Whether its blocks share a tile's epilogue by chunks, as wgmma_cluster.cuh says: each block of the cluster
 // adds up its chunks of all parts. And the bytes of shared memory for the parts that a block gets from the
 // others.
@@ -105,6 +113,15 @@ std::vector<MatmulWay> matmul_batched_ways(const MatmulSizes& sizes, int element
 int batched_threads(const MatmulWay& way);
 int batched_min_blocks(const MatmulWay& way, int element_bytes);
 int64_t batched_bytes(const MatmulWay& way, int64_t k, bool x_along_k, bool y_along_k, int element_bytes);
+// Those of direct.cuh: few rows, both operands along k.
+std::vector<MatmulWay> matmul_direct_ways(const MatmulSizes& sizes);
+// Those of warp_products.cuh, and a block's bytes of shared memory for up to `depth` of k.
+std::vector<MatmulWay> matmul_warp_ways(const MatmulSizes& sizes);
+struct SharedOperands {
+  bool x = false, y = false;  // one of all products
+};
+int64_t warp_products_bytes(const MatmulWay& way, int64_t depth, const SharedOperands& shared);
+inline int64_t warp_products_depth(int64_t k) { return (k + 15) / 16 * 16; }
 // Bytes of shared memory that a block of one takes.
 int64_t sliced_bytes(const MatmulWay& way);
 // Blocks of a multiprocessor for which its code leaves registers.

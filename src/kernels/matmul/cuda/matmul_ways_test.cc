@@ -141,6 +141,18 @@ TEST(MatmulWays, few_results_of_a_long_k_split_it_beyond_a_cluster) {
     EXPECT_FALSE(splits_in_workspace(way) && way.block_m == 128) << to_string(way);
 }
 
+// Gradients of weights by wgmma: few tiles, or some more than multiprocessors.
+TEST(MatmulWays, stream_k_fills_every_multiprocessor) {
+  for (const auto& [m, n, k] : {std::tuple(512, 512, 16384), {128, 256, 57920}, {768, 3072, 8192}}) {
+    const MatmulSizes sizes{.m = m, .n = n, .k = k, .y_along_k = false, .x_along_k = false};
+    const MatmulWay way = choose_matmul(sizes, MatmulFamily::wgmma, 90, 4);
+    EXPECT_EQ(stream_blocks(way), kMultiprocessors * way.occupancy) << to_string(way);
+  }
+  // Few rows, short sums, and whole rounds.
+  for (const auto& [m, n, k] : {std::tuple(8, 4096, 16384), {1024, 1024, 1024}, {4096, 4096, 4096}})
+    EXPECT_EQ(stream_blocks(choose(m, n, k, MatmulFamily::wgmma)), 0);
+}
+
 TEST(MatmulWays, clusters_of_three_take_the_places_of_four) {
   const MatmulWay c{.unit = MatmulUnit::wgmma,
                     .block_m = 128,

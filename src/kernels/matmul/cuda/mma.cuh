@@ -88,35 +88,56 @@ struct MmaType<float> {
 };
 
 // 16 bytes from anywhere, of which the first `count` elements count and the others become zero: from the one or two
-// aligned vectors that hold them.
+// aligned vectors that hold them. Loads use nothing of what they load, so that a thread has many under way at a time.
 template <class T>
-__device__ __forceinline__ uint4 load_unaligned(const T* from, int count) {
-  constexpr int kSize = int(sizeof(T));
-  if (count <= 0) return make_uint4(0, 0, 0, 0);
-  const auto address = reinterpret_cast<uint64_t>(from);
-  const auto* vectors = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
-  const int first = int(address & 15), bytes = count * kSize;
-  const uint4 low = vectors[0];
-  uint4 high = make_uint4(0, 0, 0, 0);
-  if (first + bytes > 16) high = vectors[1];
-  uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-  for (int by = 2; by >= 1; by /= 2)
-#pragma unroll
-    for (int i = 0; i + by < 8; ++i) w[i] = first & by * 4 ? w[i + by] : w[i];
-  if constexpr (kSize == 2) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], (first & 2) * 8);
+struct UnalignedPiece {
+  static constexpr int kSize = int(sizeof(T));
+  uint4 low, high;
+  int first, bytes;  // where they begin in `low`; that count
+
+  __device__ __forceinline__ void load(const T* from, int count) {
+    first = int(reinterpret_cast<uint64_t>(from) % 16);
+    const auto* vectors = reinterpret_cast<const uint4*>(reinterpret_cast<const char*>(from) - first);
+    bytes = count * kSize;
+    low = high = make_uint4(0, 0, 0, 0);
+    if (bytes > 0) low = vectors[0];
+    if (bytes > 0 && first + bytes > 16) high = vectors[1];
   }
-  if (bytes < 16) {
+  // The same where 16 bytes start at a multiple of them.
+  __device__ __forceinline__ void load_aligned(const T* from, int count) {
+    first = 0;
+    bytes = count * kSize;
+    low = high = make_uint4(0, 0, 0, 0);
+    if (bytes > 0) low = *reinterpret_cast<const uint4*>(from);
+  }
+  __device__ __forceinline__ void set(const uint4& all) {
+    low = all;
+    high = make_uint4(0, 0, 0, 0);
+    first = 0;
+    bytes = 16;
+  }
+  __device__ __forceinline__ uint4 get() const {
+    uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    if (first != 0) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int left = bytes - 4 * i;
-      w[i] = left >= 4 ? w[i] : left <= 0 ? 0 : w[i] & 0xffff;
+      for (int by = 2; by >= 1; by /= 2)
+#pragma unroll
+        for (int i = 0; i + by < 8; ++i) w[i] = first & by * 4 ? w[i + by] : w[i];
+      if constexpr (kSize == 2) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) w[i] = __funnelshift_r(w[i], w[i + 1], (first & 2) * 8);
+      }
     }
+    if (bytes < 16) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int left = bytes - 4 * i;
+        w[i] = left >= 4 ? w[i] : left <= 0 ? 0 : w[i] & 0xffff;
+      }
+    }
+    return make_uint4(w[0], w[1], w[2], w[3]);
   }
-  return make_uint4(w[0], w[1], w[2], w[3]);
-}
+};
 
 // kRows × kInner elements in shared memory, in panels of at most 128 bytes of a row. kWords: read by words, 4 rows of 8
 // columns at a time, else by ldmatrix, 8 rows of a chunk of 16 bytes.
@@ -160,7 +181,7 @@ struct StageTile {
 
   // Of other rows, by way of registers: all that a thread reads is under way before it stores the first of it.
   template <int kThreads, class I>
-  static __device__ __forceinline__ void fetch(uint4 (&to)[kOfThread<kThreads>], const T* from, I row_stride, I inner_stride,
+  static __device__ __forceinline__ void fetch(UnalignedPiece<T> (&to)[kOfThread<kThreads>], const T* from, I row_stride, I inner_stride,
                                                I rows_left, I inner_left, int thread) {
     static_assert(kRows * kChunks % kThreads == 0, "every thread fetches as many chunks");
 #pragma unroll
@@ -169,7 +190,7 @@ struct StageTile {
       const int row = index / kChunks, chunk = index % kChunks;
       const I left = row < rows_left ? inner_left - chunk * kVector : I(0);
       if (inner_stride == 1) {
-        to[i] = load_unaligned(from + row * row_stride + chunk * kVector, int(left < 0 ? I(0) : min(left, I(kVector))));
+        to[i].load(from + row * row_stride + chunk * kVector, int(left < 0 ? I(0) : min(left, I(kVector))));
         continue;
       }
       union {
@@ -179,15 +200,15 @@ struct StageTile {
 #pragma unroll
       for (int e = 0; e < kVector; ++e)
         v.elements[e] = e < left ? MmaType<T>::word(from[row * row_stride + (chunk * kVector + e) * inner_stride]) : 0;
-      to[i] = v.all;
+      to[i].set(v.all);
     }
   }
   template <int kThreads>
-  static __device__ __forceinline__ void put(char* tile, const uint4 (&from)[kOfThread<kThreads>], int thread) {
+  static __device__ __forceinline__ void put(char* tile, const UnalignedPiece<T> (&from)[kOfThread<kThreads>], int thread) {
 #pragma unroll
     for (int i = 0; i < kOfThread<kThreads>; ++i) {
       const int index = thread + i * kThreads;
-      *reinterpret_cast<uint4*>(tile + offset(index / kChunks, index % kChunks)) = from[i];
+      *reinterpret_cast<uint4*>(tile + offset(index / kChunks, index % kChunks)) = from[i].get();
     }
   }
 };
@@ -216,20 +237,20 @@ struct MmaMatmul {
     int row, column, lane;
   };
 
-  static __device__ Warp warp() {
-    const int number = int(threadIdx.x) / 32;
-    return {number / kWarpColumns * WM, number % kWarpColumns * WN, int(threadIdx.x) & 31};
+  static __device__ Warp warp(int thread = int(threadIdx.x)) {
+    const int number = thread / 32;
+    return {number / kWarpColumns * WM, number % kWarpColumns * WN, thread & 31};
   }
 
   // What a thread has read of a stage and not yet stored.
   template <int kMatrices>
   struct Fetched {
-    uint4 x[kXWhole ? 1 : XTile::template kOfThread<kThreads>];
-    uint4 y[kMatrices][kYWhole ? 1 : YTile::template kOfThread<kThreads>];
+    UnalignedPiece<T> x[kXWhole ? 1 : XTile::template kOfThread<kThreads>];
+    UnalignedPiece<T> y[kMatrices][kYWhole ? 1 : YTile::template kOfThread<kThreads>];
   };
 
   template <class Tile, bool kWhole, int kCount, class I>
-  static __device__ __forceinline__ void begin_tile(uint4 (&fetched)[kCount], uint32_t tile, const T* from, I row_stride,
+  static __device__ __forceinline__ void begin_tile(UnalignedPiece<T> (&fetched)[kCount], uint32_t tile, const T* from, I row_stride,
                                                     I inner_stride, I rows_left, I inner_left) {
     if constexpr (kWhole)
       Tile::template copy<kThreads>(tile, from, row_stride, rows_left, inner_left, int(threadIdx.x));
@@ -395,16 +416,19 @@ struct MmaMatmul {
     }
   }
 
-  // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
+  using Sum = PartsSum<kThreads, warps_of_parts(kParts), kGroups, 8, float>;
+
+  // Part `blockIdx.x % kParts` of tile `blockIdx.x / kParts`; a part is `part_depth` of K.
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
                              void* workspace) {
     using I = typename Operands::Index;
     extern __shared__ __align__(128) char shared[];
-    const Warp at = warp();
-    const int thread = int(threadIdx.x);
-    constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
-    const uint32_t tile_index = blockIdx.x / tile_parts, part = blockIdx.x - tile_index * tile_parts;
+    const Sum sum(blockIdx.x);  // Split::kSum
+    const int thread = kSplit == Split::kSum ? sum.thread : int(threadIdx.x);
+    const Warp at = warp(thread);
+    const uint32_t tile_index = kSplit == Split::kSum ? sum.tile : blockIdx.x / kParts;
+    const uint32_t part = blockIdx.x - tile_index * kParts;
     const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
     const I row = I(tile.row) * BM, column = I(tile.column) * BN;
     const int64_t outer = int64_t(tile.batch) * o.m;
@@ -416,7 +440,7 @@ struct MmaMatmul {
     constexpr int64_t kTileVectors = int64_t(BM) * BN / 4;
     auto* parts_at = static_cast<AccVector<float>*>(workspace) + tile_index * kParts * kTileVectors;
     if constexpr (kSplit == Split::kSum) {
-      sum_parts<kThreads, kParts, kGroups, 8, float>(parts_at, kTileVectors, thread, store);
+      sum.run(workspace, int64_t(sum.tile) * kParts, kParts, [&](const float(&values)[8]) { store(sum.group, values); });
     } else {
       constexpr int kMatrices = Operands::kDualGemm ? 2 : 1, kQuads = kMatrices * kQuadBlocks;
       float acc[kRowBlocks][kQuads][4][4] = {};

@@ -243,15 +243,17 @@ struct SimtMatmul {
     sync_threads<kThreads>();
   }
 
-  // Part `block % kParts` of tile `block / kParts`; a part is `part_depth` of K. Split::kSum: a block per tile.
+  using Sum = PartsSum<kThreads, warps_of_parts(kParts), kGroups, kColumns, Acc>;
+
+  // Part `block % kParts` of tile `block / kParts`; a part is `part_depth` of K.
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const Epilogue& epilogue, typename Operands::Index part_depth,
                              void* workspace, uint32_t block) {
     using I = typename Operands::Index;
     extern __shared__ __align__(16) char shared[];
-    const int thread = int(threadIdx.x);
-    constexpr uint32_t tile_parts = kSplit == Split::kSum ? 1 : kParts;
-    const uint32_t tile_index = block / tile_parts, part = block - tile_index * tile_parts;
+    const Sum sum(block);  // Split::kSum
+    const int thread = kSplit == Split::kSum ? sum.thread : int(threadIdx.x);
+    const uint32_t tile_index = kSplit == Split::kSum ? sum.tile : block / kParts, part = block - tile_index * kParts;
     const MatmulTile tile = tile_at(tile_index, uint32_t(tiles_of<I>(o.m, BM)), uint32_t(tiles_of<I>(o.n, BN)));
     const I row = I(tile.row) * BM, column = I(tile.column) * BN;
     const int64_t outer = int64_t(tile.batch) * o.m;
@@ -262,7 +264,7 @@ struct SimtMatmul {
     constexpr int64_t kTileVectors = int64_t(BM) * BN * sizeof(Acc) / sizeof(AccVector<Acc>);
     auto* parts_at = static_cast<AccVector<Acc>*>(workspace) + tile_index * kParts * kTileVectors;
     if constexpr (kSplit == Split::kSum) {
-      sum_parts<kThreads, kParts, kGroups, kColumns, Acc>(parts_at, kTileVectors, thread, store);
+      sum.run(workspace, int64_t(sum.tile) * kParts, kParts, [&](const Acc(&values)[kColumns]) { store(sum.group, values); });
     } else {
       Acc acc[TM][TN];
 #pragma unroll

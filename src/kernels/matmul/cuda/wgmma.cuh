@@ -1,8 +1,8 @@
 // Contraction of f16 and bf16 on sm_90a: one thread keeps a pipeline of kStages tiles in shared memory filled through the
 // copy engine (tensor maps, mbarriers); warpgroups of 128 threads multiply them with wgmma m64nNk16 into f32 sums, each
-// some rows of the block's tile. Blocks stay and take tile after tile; or, with Split::kCluster, the blocks of a cluster
-// have parts of one tile's K. A result is the sum of its products of 16 steps of k each in ascending order, a split K adds
-// the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
+// some rows of the block's tile. Blocks stay and take tile after tile; or the blocks of a cluster have parts of one tile's K
+// (Split::kCluster); or blocks have equal shares of the steps of all tiles, whose parts a second launch adds (kStream, kSum). A result is the sum of its products of 16 steps of k
+// each in ascending order, a split K adds the parts in order. Shared-memory layouts and descriptors: PTX ISA, "Asynchronous warpgroup level matrix
 // multiply-accumulate". Kernels are persistent and warp-specialised, in CUTLASS's words: a producer and its consumers. Tiles
 // of y loaded once for several blocks (kMulticast) gain where rows are no whole lines of 128 bytes, of which the L2 cache is
 // asked twice, and nothing elsewhere. A launch that asks the L2 cache for what the next product reads of
@@ -48,6 +48,7 @@ struct WgmmaMatmul {
   // Rows of x that are not loaded are what lies behind: results of theirs are not stored.
   static constexpr int kXBytes = (kXRows + 7) / 8 * 8 * 128, kYBytes = BN * 128, kStageBytes = kXBytes + kYBytes;
   static constexpr bool kInCluster = kSplit == Split::kCluster, kAlongK = kYAlongK;
+  static constexpr bool kStreams = kSplit == Split::kStream;  // kParts: blocks of the launch
   // Blocks of a cluster for which each loads a part of y (multicast). They have tiles of one column, and as many steps.
   static constexpr int kSharers = kSplit == Split::kMulticast ? kParts : 1;
   static constexpr bool kMulticast = kSharers > 1;
@@ -96,6 +97,17 @@ struct WgmmaMatmul {
   struct Work {
     uint32_t row_tiles, column_tiles, tiles, first, stride;
     int k_first, steps;
+    uint32_t first_step = 0, end_step = 0;  // of all tiles', with Split::kStream: the block's
+    // Of a tile, what the block has of its K.
+    __device__ __forceinline__ Work part(uint32_t index) const {
+      Work part = *this;
+      if constexpr (kStreams) {
+        const uint32_t before = index * uint32_t(steps), first = max(first_step, before);
+        part.k_first = int(first - before) * kWgmmaDepth;
+        part.steps = int(min(end_step, before + uint32_t(steps)) - first);
+      }
+      return part;
+    }
     __device__ MatmulTile tile(uint32_t index) const {
       if constexpr (kStationaryX) return {0, index % row_tiles, index / row_tiles};  // the stride is a multiple of row_tiles
       if constexpr (kSplit == Split::kRow) return row_tile_at(index, row_tiles, column_tiles);
@@ -105,7 +117,21 @@ struct WgmmaMatmul {
     }
   };
 
-  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster).
+  // Blocks whose shares of so many steps are not empty, where their shares begin, and whose share has a step. kBlocks: of the
+  // launch.
+  template <int kBlocks>
+  struct Shares {
+    uint32_t steps, blocks;
+    __device__ __forceinline__ explicit Shares(uint32_t all) : steps(all), blocks(min(uint32_t(kBlocks), all)) {}
+    __device__ __forceinline__ uint32_t first_of(uint32_t block) const {
+      return uint32_t(uint64_t(block) * steps / max(blocks, 1u));
+    }
+    __device__ __forceinline__ uint32_t block_of(uint32_t step) const {
+      return uint32_t((uint64_t(step + 1) * blocks - 1) / steps);
+    }
+  };
+
+  // kParts blocks share a tile, `part_depth` of K each (Split::kCluster), or all (kStream).
   template <class Operands>
   static __device__ Work work_of(const Operands& o, int part_depth) {
     Work work;
@@ -117,6 +143,15 @@ struct WgmmaMatmul {
     work.k_first = kInCluster ? int(blockIdx.x % kParts) * part_depth : 0;
     const int k_end = kInCluster ? min(int(o.k), work.k_first + part_depth) : int(o.k);
     work.steps = k_end > work.k_first ? (k_end - work.k_first + kWgmmaDepth - 1) / kWgmmaDepth : 0;
+    if constexpr (kStreams) {
+      const Shares<kParts> shares(work.tiles * uint32_t(work.steps));
+      const bool has_share = blockIdx.x < shares.blocks;
+      work.first_step = has_share ? shares.first_of(blockIdx.x) : 0;
+      work.end_step = has_share ? shares.first_of(blockIdx.x + 1) : 0;
+      work.first = has_share ? work.first_step / uint32_t(work.steps) : 0;
+      work.tiles = has_share ? (work.end_step + uint32_t(work.steps) - 1) / uint32_t(work.steps) : 0;
+      work.stride = 1;
+    }
     return work;
   }
 
@@ -275,6 +310,54 @@ struct WgmmaMatmul {
 #endif
   }
 
+  // A block's parts of tiles go to the workspace (Split::kStream): the number of a part is that of its block and of its tile
+  // together, so that the parts of a tile follow one another.
+  template <class X, class Operands, class Epilogue>
+  static __device__ void write_parts(const X& x, const Operands& o, const Shared& shared, const Work& work,
+                                       const Epilogue&, int warpgroup, void* workspace) {
+    using Place = WgmmaPlace<WgmmaMatmul, Operands, Epilogue>;
+    if constexpr (!kEarlyX) wait_for_inputs();
+    x.begin(work);
+    uint32_t steps = 0;  // that lie behind
+#pragma unroll 1
+    for (uint32_t index = work.first; index < work.tiles; ++index) {
+      const Work part = work.part(index);
+      float acc[kRowBlocks][BN / 2];
+      clear(acc);
+      x.accumulate(o, shared, Stage(steps), part, work.tile(index), warpgroup, acc);
+      steps += uint32_t(part.steps);
+      if constexpr (kEarlyX) wait_for_inputs();
+      float groups[Place::kGroups][8];
+#pragma unroll
+      for (int g = 0; g < Place::kGroups; ++g) Place::elements(acc, g, groups[g]);
+      write_part<kConsumers>(groups, int(threadIdx.x),
+                             static_cast<AccVector<float>*>(workspace) + int64_t(blockIdx.x + index) * (BM * BN / 4));
+    }
+  }
+
+  // Split::kSum.
+  template <int kWarps, class Operands, class Epilogue>
+  static __device__ void sum(const Operands& o, const Epilogue& epilogue, const void* workspace) {
+    using Place = WgmmaPlace<WgmmaMatmul, Operands, Epilogue>;
+    wait_for_inputs();
+    launch_dependents();
+    const PartsSum<kConsumers, kWarps, Place::kGroups, 8, float> sum(blockIdx.x);
+    const uint32_t row_tiles = uint32_t(tiles_of<int>(o.m, BM)), column_tiles = uint32_t(tiles_of<int>(o.n, BN));
+    const uint32_t steps = uint32_t(tiles_of<int>(o.k, kWgmmaDepth));
+    const Shares<kParts> shares(row_tiles * column_tiles * uint32_t(o.batches) * steps);
+    const uint32_t first = shares.block_of(sum.tile * steps), last = shares.block_of(sum.tile * steps + steps - 1);
+    const MatmulTile tile = tile_at(sum.tile, row_tiles, column_tiles);
+    const Place place(o, epilogue, tile, row_of(sum.thread / 128), sum.thread);
+    const int half_block = Place::half_block_of(sum.group), quad = sum.group / 2 % kQuadBlocks;
+    const auto row = place.row_at(half_block);
+    typename Place::Loaded loaded;
+    place.fetch(loaded, row, half_block, quad);
+    sum.run(workspace, int64_t(first) + sum.tile, int(last - first) + 1, [&](float(&values)[8]) {
+      transpose_quad(values);
+      place.store(loaded, row, half_block, quad, values);
+    });
+  }
+
   template <class X, class Operands, class Epilogue>
   static __device__ void multiply(const X& x, const Operands& o, const Shared& shared, const Work& work,
                                   const Epilogue& epilogue, int warpgroup, char* memory) {
@@ -317,13 +400,14 @@ struct WgmmaMatmul {
 
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
-                             const Epilogue& epilogue, int part_depth) {
-    run_from(LoadedX{}, o, x_map, y_map, epilogue, part_depth);
+                             const Epilogue& epilogue, int part_depth, void* workspace = nullptr) {
+    run_from(LoadedX{}, o, x_map, y_map, epilogue, part_depth, workspace);
   }
 
   template <class X, class Operands, class Epilogue>
   static __device__ __forceinline__ void run_from(const X& x, const Operands& o, const CUtensorMap* x_map,
-                                                  const CUtensorMap* y_map, const Epilogue& epilogue, int part_depth) {
+                                                  const CUtensorMap* y_map, const Epilogue& epilogue, int part_depth,
+                                                  void* workspace = nullptr) {
     extern __shared__ __align__(1024) char memory[];
     const Shared shared{shared_address(memory)};
     if (threadIdx.x == kConsumers) {
@@ -351,6 +435,8 @@ struct WgmmaMatmul {
       take_registers();
       if constexpr (kReduceScatters)
         multiply_part(x, o, shared, work, epilogue, warpgroup);
+      else if constexpr (kStreams)
+        write_parts(x, o, shared, work, epilogue, warpgroup, workspace);
       else
         multiply(x, o, shared, work, epilogue, warpgroup, memory);
     }

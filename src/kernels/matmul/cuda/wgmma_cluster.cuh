@@ -91,7 +91,7 @@ struct WgmmaReduceScatter {
 };
 
 // The place of a thread's groups in its tile: 8 columns from `column` + 32 · quad on of rows `row` + 64 · block + 8 · half.
-// Product: a WgmmaMatmul with Split::kCluster.
+// Product: a WgmmaMatmul with parts of K, or Split::kSum.
 template <class Product, class Operands, class Epilogue>
 struct WgmmaPlace {
   using Row = typename Epilogue::Row;
@@ -108,9 +108,11 @@ struct WgmmaPlace {
   int64_t outer;
 
   __device__ WgmmaPlace(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row)
+      : WgmmaPlace(o, e, tile, first_row, int(threadIdx.x)) {}
+  __device__ WgmmaPlace(const Operands& o, const Epilogue& e, const MatmulTile& tile, int first_row, int thread)
       : epilogue(e), m(int(o.m)), n(int(o.n)), outer(int64_t(tile.batch) * o.m) {
-    const int thread = int(threadIdx.x) % 128, lane = thread % 32;
-    row = int(tile.row) * Product::kBlockM + first_row + thread / 32 * 16 + lane / 4;
+    const int lane = thread % 32;
+    row = int(tile.row) * Product::kBlockM + first_row + thread % 128 / 32 * 16 + lane / 4;
     column = int(tile.column) * Product::kBlockN + lane % 4 * 8;
   }
   // Of half-block i = 2 · block + half; rows beyond the last have the first's offsets.
@@ -140,12 +142,16 @@ struct WgmmaPlace {
   }
 
   static __device__ __forceinline__ int half_block_of(int g) { return g / (kQuadBlocks * 2) * 2 + g % 2; }
-  // Elements of one group as the epilogue takes them.
-  static __device__ __forceinline__ void group(const float (&acc)[kRowBlocks][Product::kResults], int g,
-                                               float (&values)[8]) {
+  // Those of a thread of one group, and as the epilogue takes them: after an exchange among the lanes of a quad.
+  static __device__ __forceinline__ void elements(const float (&acc)[kRowBlocks][Product::kResults], int g,
+                                                  float (&values)[8]) {
 #pragma unroll
     for (int e = 0; e < 8; ++e)
       values[e] = acc[g / (kQuadBlocks * 2)][(g / 2 % kQuadBlocks * 4 + e / 2) * 4 + g % 2 * 2 + e % 2];
+  }
+  static __device__ __forceinline__ void group(const float (&acc)[kRowBlocks][Product::kResults], int g,
+                                               float (&values)[8]) {
+    elements(acc, g, values);
     transpose_quad(values);
   }
 

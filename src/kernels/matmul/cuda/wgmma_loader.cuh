@@ -17,20 +17,20 @@ struct WgmmaLoader {
   const Shared& shared;
   const Work& work;
 
-  __device__ __forceinline__ int k_of(int step) const { return work.k_first + step * kWgmmaDepth; }
+  static __device__ __forceinline__ int k_of(const Work& part, int step) { return part.k_first + step * kWgmmaDepth; }
   // A stage is full when both of its tiles have come.
   __device__ __forceinline__ void expect(uint32_t slot) const {
     barrier_expect(shared.full(slot), Product::kRowsOfX * 128 + Product::kYBytes);
   }
-  __device__ __forceinline__ void load_x(uint32_t slot, int step, const MatmulTile& tile) const {
+  __device__ __forceinline__ void load_x(uint32_t slot, int k, const MatmulTile& tile) const {
     if constexpr (Product::kRowsOfX == 0) return;
     const int row = int(tile.row) * BM;
     if constexpr (Product::kXRowsAlongK) {
-      o.load_x(x_map, shared.x(slot), shared.full(slot), k_of(step), row, tile.batch);
+      o.load_x(x_map, shared.x(slot), shared.full(slot), k, row, tile.batch);
     } else {
 #pragma unroll
       for (int panel = 0; panel < BM / 64; ++panel)
-        o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, shared.full(slot), k_of(step), row + panel * 64, tile.batch);
+        o.load_x(x_map, shared.x(slot) + panel * kPanelBytes, shared.full(slot), k, row + panel * 64, tile.batch);
     }
   }
   // Panels of y are 64 columns along n, or all that the tile has along k; of a pair, half of them are of y1.
@@ -38,27 +38,27 @@ struct WgmmaLoader {
   static constexpr int kYPanel = Product::kAlongK ? kColumns : 64;
   // Of a multicast each block sends all of them its part of every panel's rows.
   static constexpr int kYRows = (Product::kAlongK ? kColumns : kWgmmaDepth) / Product::kSharers;
-  __device__ __forceinline__ void send_y(uint32_t slot, int step, const MatmulTile& tile) const {
+  __device__ __forceinline__ void send_y(uint32_t slot, int k, const MatmulTile& tile) const {
     const int first = int(blockIdx.x % Product::kSharers) * kYRows;
 #pragma unroll
     for (int panel = 0; panel < kColumns / kYPanel; ++panel)
       o.load_y(y_map, shared.y(slot) + panel * kPanelBytes + first * 128, shared.full(slot),
-               k_of(step) + (Product::kAlongK ? 0 : first),
+               k + (Product::kAlongK ? 0 : first),
                int(tile.column) * kColumns + panel * kYPanel + (Product::kAlongK ? first : 0), tile.batch);
   }
-  __device__ __forceinline__ void load_y(uint32_t slot, int step, const MatmulTile& tile) const {
+  __device__ __forceinline__ void load_y(uint32_t slot, int k, const MatmulTile& tile) const {
     if constexpr (Product::kMulticast) {
-      send_y(slot, step, tile);
+      send_y(slot, k, tile);
     } else {
 #pragma unroll
       for (int panel = 0; panel < kColumns / kYPanel; ++panel)
-        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k_of(step),
+        o.load_y(y_map, shared.y(slot) + panel * kPanelBytes, shared.full(slot), k,
                  int(tile.column) * kColumns + panel * kYPanel, tile.batch);
     }
     if constexpr (Operands::kDualGemm) {
 #pragma unroll
       for (int panel = 0; panel < kColumns / kYPanel; ++panel)
-        o.load_y1(o.y1_map, shared.y(slot) + kColumns * 128 + panel * kPanelBytes, shared.full(slot), k_of(step),
+        o.load_y1(o.y1_map, shared.y(slot) + kColumns * 128 + panel * kPanelBytes, shared.full(slot), k,
                   int(tile.column) * kColumns + panel * kYPanel, tile.batch);
     }
   }
@@ -67,7 +67,7 @@ struct WgmmaLoader {
   __device__ __forceinline__ void load_kept(const MatmulTile& tile) const {
     for (int step = 0; step < work.steps; ++step) {
       barrier_expect(shared.kept_full(step), Product::kKeptBytes);
-      o.load_x(x_map, shared.kept_x(step), shared.kept_full(step), k_of(step), int(tile.row) * BM, tile.batch);
+      o.load_x(x_map, shared.kept_x(step), shared.kept_full(step), k_of(work, step), int(tile.row) * BM, tile.batch);
     }
   }
 
@@ -82,16 +82,17 @@ struct WgmmaLoader {
       return 0;
     }
     const MatmulTile tile = work.tile(work.first);
-    const int count = Product::kYIsConstant ? min(work.steps, kStages) : 0;
+    const Work part = work.part(work.first);
+    const int count = Product::kYIsConstant ? min(part.steps, kStages) : 0;
     for (int step = 0; step < count; ++step) {
       expect(step);
-      load_y(step, step, tile);
-      if constexpr (kInTurns) load_x(step, step, tile);
+      load_y(step, k_of(part, step), tile);
+      if constexpr (kInTurns) load_x(step, k_of(part, step), tile);
     }
     if constexpr (kInTurns) return count;
     if constexpr (!Product::kXIsEarly) wait_for_inputs();
     if constexpr (Product::kStationaryX) load_kept(tile);
-    for (int step = 0; step < count; ++step) load_x(step, step, tile);
+    for (int step = 0; step < count; ++step) load_x(step, k_of(part, step), tile);
     return count;
   }
 
@@ -109,16 +110,18 @@ struct WgmmaLoader {
     bool told = Product::kLeftToLoad == 0;
     for (uint32_t index = work.first; index < work.tiles; index += work.stride, step = 0) {
       const MatmulTile tile = work.tile(index);
-      for (; step < work.steps; ++step, stage.next()) {
-        if (!told && index + work.stride >= work.tiles && work.steps - step <= Product::kLeftToLoad) {
+      const Work part = work.part(index);
+      for (; step < part.steps; ++step, stage.next()) {
+        if (!told && index + work.stride >= work.tiles && part.steps - step <= Product::kLeftToLoad) {
           told = true;
           let_next_start();
         }
         barrier_wait(shared.empty(stage.slot), stage.parity ^ 1);
         expect(stage.slot);
-        if constexpr (kInTurns) load_y(stage.slot, step, tile);
-        load_x(stage.slot, step, tile);
-        if constexpr (!kInTurns) load_y(stage.slot, step, tile);
+        const int k = k_of(part, step);
+        if constexpr (kInTurns) load_y(stage.slot, k, tile);
+        load_x(stage.slot, k, tile);
+        if constexpr (!kInTurns) load_y(stage.slot, k, tile);
       }
     }
     let_next_start();

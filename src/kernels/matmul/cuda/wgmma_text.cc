@@ -107,6 +107,7 @@ int blocks_together(const MatmulWay& c, const WgmmaTile& tile, const Dim& tiles)
   if (row_blocks(c) > 0) return row_blocks(c);
   if (splits_in_cluster(c)) return split_parts(c);
   if (multicast_blocks(c) > 1) return multicast_blocks(c);
+  if (stream_blocks(c) > 0) return 1;
   return tile.early_x && c.warpgroups == 2 && tiles.constant() && *tiles.constant() % 2 == 0 ? 2 : 1;
 }
 
@@ -162,6 +163,7 @@ int64_t wgmma_stage_bytes(const MatmulWay& c, const WgmmaTile& tile) {
 
 int64_t wgmma_epilogue_bytes(const MatmulWay& c, const WgmmaTile& tile) {
   if (sends_few_rows(tile.x_rows, c)) return few_rows_bytes(c);
+  if (stream_blocks(c) > 0) return 0;
   return splits_in_cluster(c) && !reduce_scatters(c) ? 0 : chunk_bytes(c, tile);
 }
 
@@ -182,21 +184,23 @@ int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim&
   return depth && *depth <= kLongest && calls ? 7 : 4;
 }
 
-std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile) {
+std::string wgmma_type_text(const MatmulWay& c, const WgmmaTile& tile, bool sums) {
   const auto number = [](int v) { return std::to_string(v) + ", "; };
   const auto flag = [](bool v) { return std::string(v ? "true, " : "false, "); };
   const int ahead = chunks_ahead(c, tile);
   const int sharers = multicast_blocks(c);
   const std::string split = row_blocks(c) > 0      ? "kRow, "
                             : sharers > 1          ? "kMulticast, "
+                            : sums                 ? "kSum, "
                             : splits_in_cluster(c) ? "kCluster, "
+                            : stream_blocks(c) > 0 ? "kStream, "
                                                    : "kNone, ";
-  const std::string product = "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) +
-                              number(c.stages) + number(c.warpgroups) + flag(has_loader_group(c)) +
-                              flag(is_ping_pong(c)) + number(ahead) + flag(tile.x_along_k) +
-                              flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
-                              "aicf::Split::" + split + number(split_parts(c) * sharers) +
-                              std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
+  const std::string product =
+      "aicf::WgmmaMatmul<Multiply, " + number(c.block_m) + number(c.block_n) + number(c.stages) +
+      number(c.warpgroups) + flag(has_loader_group(c)) + flag(is_ping_pong(c)) + number(ahead) +
+      flag(tile.x_along_k) + flag(tile.y_along_k) + number(tile.x_rows) + flag(tile.constant_y) +
+      "aicf::Split::" + split + number(stream_blocks(c) > 0 ? stream_blocks(c) : split_parts(c) * sharers) +
+      std::to_string(steps_left(c, tile)) + (tile.early_x ? ", true>" : ">");
   const std::string kept_steps = tile.kept_steps > 0 ? ", " + std::to_string(tile.kept_steps) : "";
   if (has_epilogue_warps(c))
     return "aicf::EpilogueWarpsMatmul<" + product + ", " + std::to_string(tile.epilogue_warps) + kept_steps +
@@ -264,6 +268,7 @@ CudaLaunch wgmma_launch(const MatmulWay& c, const WgmmaTile& tile, const Dim& ti
   if (tile.early_x) launch.early_inputs = {0, 1};
   launch.grid[0] = row_blocks(c) > 0      ? tiles
                    : splits_in_cluster(c) ? tiles * Dim(split_parts(c))
+                   : stream_blocks(c) > 0 ? min(tiles * Dim(stream_blocks(c)), Dim(stream_blocks(c)))
                    : multicast_blocks(c) > 1
                        ? min(tiles, Dim(concurrent_blocks(c, tile.machine) / multicast_blocks(c))) *
                              Dim(multicast_blocks(c))

@@ -54,8 +54,9 @@ struct WgmmaTile {
 // Warps of an epilogue by dedicated warps: more where that of four would take longer than the
 // product of a tile.
 int epilogue_warps(const MatmulWay& way, const TileProgram& epilogue, const Dim& k);
-// "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines.
-std::string wgmma_type_text(const MatmulWay& way, const WgmmaTile& tile);
+// "aicf::WgmmaMatmul<Multiply, …>"; Multiply is what wgmma_multiply_text defines. `sums`: that of the launch
+// that adds up the parts of stream-K.
+std::string wgmma_type_text(const MatmulWay& way, const WgmmaTile& tile, bool sums = false);
 // `struct MultiplyOnes` with run(float (&d)[12], uint32_t one, uint64_t x): d += 64 rows of ones, two of
 // which are `one`, times 24 rows of x as columns (row_sums.cuh).
 std::string wgmma_multiply_ones_text(DType dtype, bool x_along_k);

@@ -87,8 +87,8 @@ struct WgmmaTf32 : Product {
 
   template <class Operands, class Epilogue>
   static __device__ void run(const Operands& o, const CUtensorMap* x_map, const CUtensorMap* y_map,
-                             const Epilogue& epilogue, int part_depth) {
-    Product::run_from(RoundedX{}, o, x_map, y_map, epilogue, part_depth);
+                             const Epilogue& epilogue, int part_depth, void* workspace = nullptr) {
+    Product::run_from(RoundedX{}, o, x_map, y_map, epilogue, part_depth, workspace);
   }
 };
 
