@@ -330,13 +330,11 @@ double direct_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
              all_steps = static_cast<double>(steps);
   const double resident = std::max(1.0, std::floor(kRegisters / (kOfThread * 32 * c.slices)));
   const double waves = std::ceil(tiles / (units * resident));
-  const double busy = std::min(1.0, tiles * c.slices / (16 * units));
-  const double latency = kIdleLatency + (kLoadLatency - kIdleLatency) * busy;
   const double rounds = std::ceil(std::ceil(all_steps / c.slices) / static_cast<double>(ahead));
-  const double waited = waves * (rounds * latency + kSum);
+  const double waited = waves * (rounds * kIdleLatency + kSum);
   const double pieces = (sizes.x_fetched ? c.block_m / 8.0 : 0) + (sizes.y_fetched ? 1 : 0);
   const double issued =
-      std::ceil(tiles / units) * all_steps * (kStep + pieces * kPiece) / kSchedulers + latency;
+      std::ceil(tiles / units) * all_steps * (kStep + pieces * kPiece) / kSchedulers + kIdleLatency;
   const double loaded = tiles * static_cast<double>((sizes.m + c.block_n) * sizes.k) * 2 / kL2Bytes;
   const double rest = std::max({waited, issued, loaded});
   return kStart + std::max(rest, touched_bytes(sizes, c) / kMemoryBytes + kBehindMemory * rest);
