@@ -7,7 +7,8 @@
 namespace aicf {
 namespace {
 
-constexpr int kBytesAtOnce = 128, kMostAtOnce = 16;  // of a thread's loads
+constexpr int kBytesAtOnce = 128;                // of a thread's loads
+constexpr int kFewAtOnce = 8, kMostAtOnce = 16;  // of these: in rounds; if one round has all
 constexpr int kMostHeld = 16, kFewestThreads = 128;
 
 // Cycles, of an H100.
@@ -69,9 +70,9 @@ struct Model {
   bool holds() const { return held_elements(work, shape) > 0; }
   double rounds(const ColumnsStage& stage, double elements) const {
     if (holds()) return stage.reads ? 1 : 0;
-    return asked(stage) == 0 ? 0 : ceil_of(elements, vectors_at_once(asked(stage)));
+    return asked(stage) == 0 ? 0 : ceil_of(elements, vectors_at_once(asked(stage), elements));
   }
-  double elements() const { return ceil_of(chunk(), shape.deep()); }
+  double elements() const { return thread_elements(work, shape); }
   double steps(int deep) const {
     return (std::bit_width(static_cast<unsigned>(deep)) + 1) * (kSyncCycles + kShareCycles * shape.vector);
   }
@@ -104,7 +105,8 @@ struct Model {
     // Rows of a place that are read in turns open pages again.
     double pages = 1;
     if (rounds(stage, elements()) > 1 && stage.load_bytes > 0) {
-      const double run = vectors_at_once(asked(stage)) * shape.deep() * work.columns * stage.load_bytes;
+      const double run =
+          vectors_at_once(asked(stage), elements()) * shape.deep() * work.columns * stage.load_bytes;
       pages = run / (run + kPageBytes);
     }
     const double again = holds() ? 0 : stage.load_bytes - stage.first_bytes,
@@ -148,8 +150,13 @@ struct Model {
 
 }  // namespace
 
-int vectors_at_once(int load_bytes) {
-  return load_bytes == 0 ? 1 : std::clamp(kBytesAtOnce / load_bytes, 1, kMostAtOnce);
+int vectors_at_once(int load_bytes, double elements) {
+  if (load_bytes == 0) return 1;
+  return std::clamp(kBytesAtOnce / load_bytes, 1, elements <= kMostAtOnce ? kMostAtOnce : kFewAtOnce);
+}
+
+double thread_elements(const ColumnsWork& work, const ColumnsShape& shape) {
+  return ceil_of(ceil_of(work.length, shape.splits), shape.deep());
 }
 
 int held_elements(const ColumnsWork& work, const ColumnsShape& shape) {

@@ -55,6 +55,7 @@ class ColumnsWriter : public StagedWriter {
     const ColumnsWork columns_work = work();
     shape_ = columns_shape(columns_work);
     held_ = held_elements(columns_work, shape_);
+    elements_ = thread_elements(columns_work, shape_);
     vector_ = shape_.vector, threads_ = shape_.threads, across_ = shape_.across, splits_ = shape_.splits;
     tail_ = !divisible(columns_, vector_);
   }
@@ -333,7 +334,7 @@ class ColumnsWriter : public StagedWriter {
     if (!first.empty())
       first = "if (n" + std::to_string(stage.moments[0].sum) + " == 0) {\nint count = 0;\n" + each +
               each_lane(elements + first) + "++count;\n}\n}\n" + each_lane(started) + "}\n";
-    const int at_once = held_ > 0 ? held_ : this->at_once(stage, axis(), vector_);
+    const int at_once = held_ > 0 ? held_ : this->at_once(stage, axis(), vector_, elements_);
     const std::string walk =
         held_ > 0 ? "const Index first = begin + depth;\n{\n"
                   : "for (Index first = begin + depth; first < end; first += kAtOnce * kDeep) {\n";
@@ -437,8 +438,9 @@ class ColumnsWriter : public StagedWriter {
   Dim rows_, length_, columns_;
   ColumnsShape shape_;
   int vector_ = 1, across_ = 32, splits_ = 1, threads_ = 256;
-  bool tail_ = false;  // the columns are no multiple of the vector
-  int held_ = 0;       // elements of a row that a thread keeps in registers: all of its own, or none
+  bool tail_ = false;    // the columns are no multiple of the vector
+  double elements_ = 0;  // of a row that a thread takes
+  int held_ = 0;         // elements of a row that a thread keeps in registers: all of its own, or none
   std::vector<size_t> in_registers_;  // views of which it has them by now
 };
 

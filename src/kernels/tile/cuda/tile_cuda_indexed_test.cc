@@ -15,7 +15,9 @@ using tile_testing::load;
 using tile_testing::op;
 using tile_testing::store;
 
-bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool mentions(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Two tables of one dtype, and weights: a w + b.
 TileProgram weighted(DType dtype) {
@@ -52,7 +54,8 @@ std::string indexed_text(const CudaProblem& problem) {
 
 TEST(TileCudaIndexed, ManyChannelsShareAnIndex) {
   const TileProgram program = weighted(DType::f32);
-  const std::string text = indexed_text(sampled(program, {Dim(1562), Dim(32), Dim(289)}, Dim(289), DType::i64));
+  const std::string text =
+      indexed_text(sampled(program, {Dim(1562), Dim(32), Dim(289)}, Dim(289), DType::i64));
   EXPECT_TRUE(mentions(text, "kItems = 8"));
   EXPECT_TRUE(mentions(text, "Vec<int64_t, kVector> x3;"));  // one for all items
   EXPECT_TRUE(mentions(text, "Vec<float, kVector> x2;"));    // weights, too
@@ -61,8 +64,8 @@ TEST(TileCudaIndexed, ManyChannelsShareAnIndex) {
 
 TEST(TileCudaIndexed, FewElementsAreManyThreads) {
   const TileProgram program = weighted(DType::f32);
-  EXPECT_TRUE(
-      mentions(indexed_text(sampled(program, {Dim(2), Dim(32), Dim(289)}, Dim(289), DType::i64)), "kItems = 1,"));
+  EXPECT_TRUE(mentions(indexed_text(sampled(program, {Dim(2), Dim(32), Dim(289)}, Dim(289), DType::i64)),
+                       "kItems = 1,"));
 }
 
 // An index of a whole row: its elements come 16 bytes at a time, as far as all rows begin at such an address.
@@ -88,7 +91,8 @@ TEST(TileCudaIndexed, OffsetsAreAsWideAsTables) {
   const TileProgram program = weighted(DType::f32);
   const Shape y{Dim(2), Dim(3), Dim(5)};
   EXPECT_TRUE(mentions(indexed_text(sampled(program, y, Dim(1000), DType::i64)), "using Index = int32_t"));
-  EXPECT_TRUE(mentions(indexed_text(sampled(program, y, Dim(int64_t{1} << 31), DType::i64)), "using Index = int64_t"));
+  EXPECT_TRUE(mentions(indexed_text(sampled(program, y, Dim(int64_t{1} << 31), DType::i64)),
+                       "using Index = int64_t"));
 }
 
 TEST(TileCudaIndexed, ManyFormsCompile) {

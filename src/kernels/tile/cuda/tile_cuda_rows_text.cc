@@ -1,4 +1,6 @@
 // The text of the launches that go along rows.
+#include <cmath>
+
 #include "kernels/tile/cuda/tile_cuda_rows.h"
 
 namespace aicf {
@@ -260,7 +262,7 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
     first = "if (n" + std::to_string(stage.moments[0].sum) + " == 0) {\nint count = 0;\n" + walk_text() +
             column_coordinates() + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + elements +
             first + "}\ncount += " + vector_count() + ";\n" + walk_end() + started + "}\n";
-  return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_)) +
+  return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_, INFINITY)) +
          ";\nfor (Index start = " + (splits_ > 1 ? "begin + " : "") +
          "Index(lane) * kVector; start < length; start += kAtOnce * kGroup * kVector) {\n" + arrays +
          (loads.empty() ? "" : walk_text() + column_coordinates() + loads + walk_end()) + first + walk +

@@ -41,8 +41,8 @@ class StagedWriter : public TileWriter {
   // "aicf::tile::reduce_sum<float>"
   std::string operation(int id) const;
   std::vector<size_t> loaded_views(const std::vector<int>& ids) const;
-  // Vectors of a walk that a thread asks for before it computes with the first: as many as registers hold.
-  int at_once(const Stage& stage, size_t axis, int vector) const;
+  // Vectors of a walk over `elements` that a thread asks for before it computes with the first.
+  int at_once(const Stage& stage, size_t axis, int vector, double elements) const;
   // Number of the distinct sum of outer strides of a view; -1: all are 0.
   int pattern_of(size_t view);
   // Address of the parts of a reduction in the workspace: rows × splits elements, 16 bytes set aside
