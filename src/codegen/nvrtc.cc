@@ -149,7 +149,8 @@ std::string compile_unit(const CudaUnit& unit, Effort effort) {
   const std::string arch = "--gpu-architecture=" + target;
   std::vector<const char*> options = {arch.c_str()};
   options.insert(options.end(), std::begin(kCudaOptions), std::end(kCudaOptions));
-  // Several kernels are optimised and assembled side by side, to the same instructions.
+  // Several kernels are optimised and assembled side by side, to the same instructions but where a text
+  // chooses between elements of a local array: those choices become loads (recurrent.cuh writes them out).
   constexpr int kKnown = 13;  // the first version known to take these options
   const bool known = nvrtc_major() >= kKnown;
   if (work.kernels > 1 && known) options.push_back("--split-compile=4");

@@ -69,8 +69,8 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  return {{"conv_f16", convolutions(DType::f16), 3},
-          {"conv_bf16", convolutions(DType::bf16), 3},
+  return {{"conv_f16", convolutions(DType::f16), 4},
+          {"conv_bf16", convolutions(DType::bf16), 4},
           {"attention", attention(DType::f16, 128, 320, 64, false), 1},
           {"deep", attention(DType::bf16, 300, 300, 128, false), 1},
           {"causal", attention(DType::bf16, 256, 256, 64, true), 0}};

@@ -54,6 +54,7 @@ Epilogue epilogue_of(const MatmulPlan& plan) {
   if (row_blocks(way) > 0) return Epilogue::row;
   if (has_epilogue_warps(way)) return Epilogue::epilogue_warps;
   if (sends_few_rows(plan.wgmma.x_rows, way)) return Epilogue::few_rows;
+  if (way.split.kind == SplitKind::stream) return Epilogue::overlaid;  // parts go to memory as they are
   if (!splits_in_cluster(way)) return Epilogue::plain;
   return reduce_scatters(way) ? Epilogue::reduce_scatter : Epilogue::overlaid;
 }
