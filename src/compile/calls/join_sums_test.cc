@@ -82,8 +82,8 @@ TEST(JoinSums, AProductThatCannotStaysApart) {
   const Calls calls = sum_calls(program, "sm_90");
   for (const Candidate& candidate : product_of(calls)->choice.candidates) {
     const auto* way = std::get_if<MatmulWay>(&candidate.way);
-    const bool whole =
-        way != nullptr && is_wgmma(*way) && split_parts(*way) == 1 && multicast_blocks(*way) == 1;
+    const bool whole = way != nullptr && is_wgmma(*way) && split_parts(*way) == 1 &&
+                       multicast_blocks(*way) == 1 && way->split.kind != SplitKind::stream;
     EXPECT_EQ(joins(sum_calls(program, "sm_90", {{"matmul", to_string(candidate)}})), whole)
         << to_string(candidate);
   }
