@@ -119,15 +119,7 @@ class FlatWriter : public TileWriter {
     // With one vector each, so many hide the latency of memory.
     const int64_t filling = 2048 * problem_.machine.multiprocessors, threads = bound(count_);
     while (items_ > 1 && threads / items_ < 2 * filling) items_ /= 2;
-    threads_ = threads < filling ? 128 : items_ > 1 ? 256 : has_functions() ? 128 : 512;
-  }
-
-  // Tens of instructions an element. Small blocks then make room for others that load sooner, one by one.
-  bool has_functions() const {
-    return std::any_of(values_.values.begin(), values_.values.end(), [](const TileValue& v) {
-      return (v.op >= TileOp::exp && v.op <= TileOp::erf) || (v.op >= TileOp::rem && v.op <= TileOp::atan2) ||
-             v.op == TileOp::sigmoid || v.op == TileOp::gelu || v.op == TileOp::gelu_tanh;
-    });
+    threads_ = threads < filling ? 128 : items_ == 1 ? 512 : 256;
   }
 
   // Elements of an input that lie a few elements apart, all of which a thread loads in wide accesses. Each
