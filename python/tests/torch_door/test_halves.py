@@ -96,3 +96,21 @@ def test_mish_takes_one_function_and_one_rounding(dtype: torch.dtype) -> None:
     right = (expected.abs() > torch.finfo(dtype).max) | expected.isnan() | (error < 4 * rounding)
     assert right.all()
     assert torch.equal(exe(x).isnan(), expected.isnan())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_slope_of_mish_shares_its_function(dtype: torch.dtype) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    x = torch.cat([torch.linspace(-80, 80, 4001), torch.tensor([0.0, 6e4, -6e4, math.nan])]).to(dtype)
+    ones = torch.ones_like(x)
+    graph = make_fx(lambda g, x: (F.mish(x), torch.ops.aten.mish_backward(g, x)))(ones, x)
+    program = str(aicf.torch.import_module(graph, (ones, x)).program)
+    assert all(function not in program for function in ("softplus", "tanh", "sigmoid", "log1p"))
+    _, slope = aicf.compile(graph, (ones, x), device="cpu")(ones, x)
+    exact = x.double().requires_grad_()
+    (expected,) = torch.autograd.grad(F.mish(exact).sum(), exact)
+    assert torch.equal(slope.isnan(), expected.isnan())
+    error = (slope.double() - expected).abs()
+    rounding = torch.finfo(dtype).eps * expected.abs() + torch.finfo(dtype).tiny
+    assert (expected.isnan() | (error < rounding + 8 * torch.finfo(torch.float32).eps)).all()

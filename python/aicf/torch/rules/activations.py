@@ -62,9 +62,24 @@ def _hardswish(c: Call, x: Any) -> SymTensor:
     return x * _ramp(x) / 6.0
 
 
+def _mish_terms(x: SymTensor) -> tuple[SymTensor, SymTensor, SymTensor, SymTensor]:
+    """Of x up to 20, from where on mish is x: that, its power, n = e^x (e^x + 2) and 1 / (n + 2)."""
+    capped = ops.min(x, 20.0)
+    power = ops.exp(capped)
+    n = power * (power + 2.0)
+    return capped, power, n, 1.0 / (n + 2.0)
+
+
 @rule("mish", opmath="whole")
 def _mish(c: Call, x: Any) -> SymTensor:
-    """x tanh(log(1 + e^x)) = x n / (n + 2) with n = e^x (e^x + 2); from e^20 on the quotient is 1."""
-    power = ops.exp(ops.min(x, 20.0))
-    n = power * (power + 2.0)
-    return x * (n / (n + 2.0))
+    """x tanh(log(1 + e^x)) = x n / (n + 2)."""
+    _, _, n, inverse = _mish_terms(x)
+    return x * (n * inverse)
+
+
+@rule("mish_backward", opmath="whole")
+def _mish_backward(c: Call, grad: Any, x: Any) -> SymTensor:
+    """The slope is n / (n + 2) + x 4 e^x (e^x + 1) / (n + 2)^2, of the terms that mish has."""
+    capped, power, n, inverse = _mish_terms(x)
+    rise = 4.0 * power * (power + 1.0) * inverse
+    return grad * ((n + capped * rise) * inverse)
