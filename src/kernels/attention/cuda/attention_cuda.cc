@@ -150,9 +150,10 @@ std::string function_text(const CudaProblem& problem, const CudaLaunch& launch, 
 }
 
 // Blocks of a multiprocessor for which the compiler keeps registers; 0: as it likes.
-int min_blocks(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way) {
-  const AttentionUnit unit = way.unit;
-  if (unit == AttentionUnit::kSimt) return simt_attention(problem, sizes, way).resident;
+int min_blocks(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
+  const AttentionUnit unit = plan.way.unit;
+  if (unit == AttentionUnit::kSimt) return simt_attention(problem, sizes, plan.way).resident;
+  if (unit == AttentionUnit::kSplit) return split_blocks_held(problem, sizes, plan);
   if (unit == AttentionUnit::kWgmma) return 1;
   return unit == AttentionUnit::kShort ? (short_width(sizes) == 32 ? 4 : 3) : 0;
 }
@@ -210,7 +211,7 @@ CudaCode attention_code(const CudaProblem& problem, const AttentionWay& way) {
           heads * sizes.queries * splits * Dim((padded_columns(sizes.value_depth) + 2) * 4);
   }
   code.source +=
-      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(problem, sizes, way));
+      function_text(kernel, launch, uses_workspace, call_text, unit.body, min_blocks(problem, sizes, plan));
   code.launches.push_back(launch);
   if (uses_workspace) {
     CudaLaunch combine;

@@ -270,6 +270,7 @@ TEST(AttentionCuda, ShapesDecideTheKernel) {
     // Blocks of a multiprocessor that registers are left for.
     const std::string blocks = c.unit == AttentionUnit::kWgmma   ? ", 1)"
                                : c.unit == AttentionUnit::kShort ? (c.q[3] == Dim(32) ? ", 4)" : ", 3)")
+                               : c.unit == AttentionUnit::kSplit ? ", "
                                                                  : ")";
     EXPECT_NE(code.source.find("__launch_bounds__(" + std::to_string(code.launches[0].block) + blocks),
               std::string::npos)
@@ -430,6 +431,20 @@ TEST(AttentionCuda, KeysAreSplitAmongAsManyBlocksAsThereAreMultiprocessorsFor) {
   EXPECT_GT(plan_of(8, 16, 1, 2048, 128).stages, 2);
   EXPECT_GE(plan_of(1, 8, 1, 2048, 128).way.cluster, 8);
   EXPECT_EQ(plan_of(1, 2, 1, 8000, 128).way.cluster, 0);
+}
+
+// As many blocks as the estimate counts on: 416 are one round of four for each of 132 multiprocessors, but
+// two of three.
+TEST(AttentionCuda, RegistersAreKeptForTheBlocksThatTheEstimateCountsOn) {
+  const auto source_of = [](int64_t heads, int64_t queries, int64_t keys, int64_t depth) {
+    CudaProblem p = problem_of(DType::f16, {4, heads, queries, depth}, heads, keys, depth, false);
+    p.arch = 90;
+    const AttentionPlan plan = resolve(attention_way(p, AttentionUnit::kWgmma), p);
+    EXPECT_EQ(plan.way.unit, AttentionUnit::kSplit);
+    return attention_code(p, plan.way).source;
+  };
+  EXPECT_NE(source_of(26, 4, 512, 80).find("__launch_bounds__(128, 4)"), std::string::npos);
+  EXPECT_NE(source_of(32, 1, 2048, 128).find("__launch_bounds__(128, 1)"), std::string::npos);
 }
 
 // A window that no key is outside of is none; a narrow one decides how keys are split.

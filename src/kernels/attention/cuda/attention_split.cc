@@ -19,7 +19,8 @@ double row_tiles(const AttentionSizes& sizes) {
   return all_kv_heads(sizes) * std::ceil(sizes.most_group * sizes.most_queries / kTileRows);
 }
 
-// Of a multiprocessor.
+// Of a multiprocessor. The compiler is told (split_blocks_held), since for copies of odd columns it would
+// keep 168 registers of which it needs 120.
 int resident_blocks(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
   // Results of as many columns, and what else the loop over tiles keeps.
   const int registers =
@@ -71,6 +72,11 @@ bool is_single_tile(const AttentionSizes& sizes, const AttentionWay& way) {
 double split_blocks(const AttentionSizes& sizes, const AttentionPlan& plan) {
   if (plan.way.cluster > 0) return plan.way.cluster;
   return std::max(1.0, std::ceil(split_keys(sizes) / (plan.way.keys * plan.tiles)));
+}
+
+int split_blocks_held(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan) {
+  const double all = std::ceil(row_tiles(sizes) * split_blocks(sizes, plan) / sizes.multiprocessors);
+  return static_cast<int>(std::clamp<double>(resident_blocks(problem, sizes, plan), 1.0, std::max(all, 1.0)));
 }
 
 void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionSizes& sizes) {

@@ -18,6 +18,8 @@ AttentionWay split_way(const CudaProblem& problem, const AttentionSizes& sizes);
 double split_cycles(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionWay& way);
 // Blocks that share the keys of a tile of rows.
 double split_blocks(const AttentionSizes& sizes, const AttentionPlan& plan);
+// Blocks of a multiprocessor that the estimate counts on, up to as many as there are.
+int split_blocks_held(const CudaProblem& problem, const AttentionSizes& sizes, const AttentionPlan& plan);
 // Tiles of each part in the workspace, and as many in flight as fit.
 void set_split(AttentionPlan& plan, const CudaProblem& problem, const AttentionSizes& sizes);
 

@@ -93,7 +93,8 @@ __device__ __forceinline__ void copy_chunk(uint32_t tile, char* tile_pointer, in
   using Tile = RowTile<T, kColumns>;
   constexpr int kChunk = Tile::kChunk;
   const int offset = row * Tile::kBytesPerRow + chunk * 16;
-  const int left = kColumns - chunk * kChunk, count = left < kChunk ? left : kChunk;
+  const int left = kColumns - chunk * kChunk;
+  const int count = kColumns == Tile::kPadded || left > kChunk ? kChunk : left;
   if constexpr (kVector) {
     const bool reads = inside && count > 0;
     copy_async(tile + offset, reads ? from + chunk * kChunk : from, reads ? count * int(sizeof(T)) : 0);
