@@ -153,8 +153,15 @@ TEST(Choose, convolutions_store_pixels_as_neighbours) {
   EXPECT_EQ(own_row(floats.calls.back())->row, "conv_tf32x3");
   const CallGraph grouped = lone_convolution(DType::f32, {8, 192, 64, 64}, {192, 48, 3, 3}, 4);
   EXPECT_EQ(own_row(grouped.calls.back())->row, "conv_tf32x3");
-  const CallGraph volumes = lone_convolution(DType::f16, {38, 16, 8, 28, 28}, {16, 16, 3, 3, 3});
+  const CallGraph volumes = lone_convolution(DType::f16, {38, 64, 8, 28, 28}, {64, 64, 3, 3, 3});
   EXPECT_TRUE(chosen(volumes).starts_with("halo ")) << chosen(volumes);
+  // Most of the rows that the copy engine would write are zeros.
+  const CallGraph narrow = lone_convolution(DType::f16, {38, 16, 8, 28, 28}, {16, 16, 3, 3, 3});
+  EXPECT_TRUE(chosen(narrow).starts_with("gathered ")) << chosen(narrow);
+  EXPECT_EQ(narrow.calls.size(), 1u);
+  // A copy is made for the copy engine alone.
+  const CallGraph odd = lone_convolution(DType::f16, {903, 16, 17, 17}, {16, 16, 3, 3});
+  EXPECT_EQ(odd.calls.size(), 1u);
   // Small ones of few channels read x as it lies.
   const CallGraph few = lone_convolution(DType::f16, {4, 16, 24, 24}, {16, 16, 3, 3});
   EXPECT_EQ(few.calls.size(), 1u);

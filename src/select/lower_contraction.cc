@@ -156,13 +156,15 @@ std::optional<KernelCall> pointwise_product(const KernelCall& conv, size_t own_i
   return product;
 }
 
-// Whether the row would have the copy engine read this convolution's windows.
-bool reads_boxes(const KernelRow& row, const CudaProblem& problem) {
+// What the row takes if it would have the copy engine read this convolution's windows.
+std::optional<double> microseconds_by_boxes(const KernelRow& row, const CudaProblem& problem) {
   const std::vector<KernelVariant> variants = cuda_variants(*find_cuda_kernel(row.name), problem);
-  if (variants.empty()) return false;
+  if (variants.empty()) return std::nullopt;
   const Way& first = variants.front().way;
   const auto* way = std::get_if<ConvWay>(&first);
-  return std::holds_alternative<HaloTmaWay>(first) || (way != nullptr && way->loads == ConvLoads::tma);
+  if (!std::holds_alternative<HaloTmaWay>(first) && (way == nullptr || way->loads != ConvLoads::tma))
+    return std::nullopt;
+  return variants.front().microseconds;
 }
 
 // Batch and row axes in the order in which x is stored, if they merge then, or if rows are more. A sequence
@@ -482,7 +484,7 @@ bool Selector::read_rounded_weights(KernelCall& call, const KernelRow& row,
   KernelCall copied = over_channels_last(call, operands);
   own_row(copied)->params.back() = Dim(kRoundedY);
   copied.inputs[1] = channels_last_window(operands[1], graph_.type(operands[1]));
-  if (!reads_boxes(row, cuda_problem(copied, target_, options_.ranges))) return false;
+  if (!microseconds_by_boxes(row, cuda_problem(copied, target_, options_.ranges))) return false;
   call.inputs[1] = channels_last(operands[1], origin, true);
   own_row(call)->params.back() = Dim(kRoundedY);
   return true;
@@ -492,9 +494,11 @@ void Selector::read_channels_last(KernelCall& call, const std::vector<const Kern
                                   const std::vector<ValueId>& operands, const std::string& origin) {
   const int64_t vector = 16 / dtype_bytes(call.inputs[0].dtype);
   const KernelCall copied = over_channels_last(call, operands);
-  const bool boxes = reads_boxes(*rows[0], cuda_problem(copied, target_, options_.ranges)) &&
-                     (lies_last(call.inputs[0]) ||
-                      microseconds_over_copies(call, operands, rows) <= microseconds_in_place(call, rows));
+  const std::optional<double> by_boxes =
+      microseconds_by_boxes(*rows[0], cuda_problem(copied, target_, options_.ranges));
+  const bool boxes =
+      by_boxes && (lies_last(call.inputs[0]) || *by_boxes + copies_microseconds(call, copied, operands) <=
+                                                    microseconds_in_place(call, rows));
   const bool shared = shared_by_convolutions(operands[0]) &&
                       divide_exactly(graph_.shape(operands[0])[1], Dim(vector)).has_value();
   for (const size_t i : {0, 1})

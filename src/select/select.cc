@@ -34,7 +34,8 @@ Selector::Selector(const Graph& graph, const Target& target, const SelectOptions
   }
   for (ValueId id : graph.leaves()) place(id);
   for (const Node& node : graph.nodes())
-    if (begins_with(node, Op::conv)) ++conv_inputs_[unsliced(node.operands[0])];
+    if (begins_with(node, Op::conv) || node.op == Op::conv_weight_gradient)
+      ++conv_inputs_[unsliced(node.operands[0])];
 }
 
 CallGraph Selector::run() {

@@ -224,7 +224,8 @@ class Selector {
   std::vector<ValueId> targets_;  // by value: the variable it is written into
   std::map<std::pair<ValueId, bool>, Window> channels_last_copies_;  // by value, and whether rounded
   std::vector<OperandCopy> operand_copies_;
-  std::map<ValueId, int> conv_inputs_;       // how many convolutions read a value or slices of it
+  // How many convolutions, and gradients of weights, read a value or slices of it.
+  std::map<ValueId, int> conv_inputs_;
   std::map<ValueId, JoinedWeights> joined_;  // by root
   std::set<ValueId> made_at_load_;           // roots
   std::multimap<ValueId, size_t> packings_;  // by root of what is packed: the step of init

@@ -48,7 +48,7 @@ class GroupedBlock {
     // four, weights one; a product takes one. In tf32 tiles are rounded.
     const int64_t fragments = w_.vector == kHalfVector ? 4 : 7;
     needs.cycles = static_cast<double>(steps * chunks_of_k() * (fragments + 3 * blocks()));
-    constexpr double kElement = 0.5;  // cycles to move one by itself
+    constexpr double kElement = 0.33;  // cycles to move one by itself
     if (unit_ == 1) needs.cycles += kElement * static_cast<double>(groups_ * positions * w_.channels);
     needs.block_bytes = 2 * static_cast<double>(weights());  // element by element
     return needs;

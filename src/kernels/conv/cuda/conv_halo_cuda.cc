@@ -28,6 +28,7 @@ HaloSizes halo_sizes(const CudaProblem& problem, const ConvProblem& c) {
   sizes.by_elements = channel_unit(problem.inputs[0]) != kHaloUnit;
   sizes.weights_by_elements = channel_unit(problem.inputs[1]) != kHaloUnit;
   sizes.result_bytes = conv_result_bytes(problem);
+  sizes.scattered = c.pixel_rows ? 0 : scattered_outputs(c);
   sizes.machine = problem.machine;
   return sizes;
 }

@@ -42,6 +42,7 @@ HaloTmaSizes halo_tma_sizes(const CudaProblem& problem, const ConvProblem& conv)
   sizes.tile_bytes = takes_halves(conv.epilogue) ? 2 : 4;
   sizes.pixel_rows = conv.pixel_rows;
   sizes.result_bytes = conv_result_bytes(problem);
+  sizes.scattered = conv.pixel_rows ? 0 : scattered_outputs(conv);
   sizes.machine = problem.machine;
   return sizes;
 }

@@ -271,6 +271,18 @@ TEST(ConvHaloTmaCuda, TakesF32ByParts) {
   EXPECT_FALSE(takes({.channels = 66, .maps = 64, .stride = 1})) << "positions are no whole 16 bytes";
 }
 
+// An output whose neighbours lie apart takes a sector for each result, of pixels that are neighbours in
+// another; gathered windows, whose threads have several maps of a pixel, come first then.
+TEST(ConvHaloTmaCuda, CountsScatteredOutputs) {
+  RandomWindows random(8);
+  CudaProblem p = boxed_problem(random, {.channels = 96, .maps = 96, .stride = 1}, 55, 32, false, true);
+  const double alone = halo_tma_variants(p).front().microseconds;
+  EXPECT_TRUE(std::holds_alternative<HaloTmaWay>(cuda_variants(conv_row(p), p).front().way));
+  p.outputs.push_back(channels_last(p.outputs[0]));
+  EXPECT_GT(halo_tma_variants(p).front().microseconds, alone + 55 * 96 * 32 * 32 / 50.0 / 1700);
+  EXPECT_TRUE(std::holds_alternative<ConvWay>(cuda_variants(conv_row(p), p).front().way));
+}
+
 // Layers of which each tap by itself would bring x anew.
 TEST(ConvHaloTmaCuda, OverlappingWindowsAreCheaperAtOnce) {
   RandomWindows random(7);

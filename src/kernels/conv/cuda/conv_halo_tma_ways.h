@@ -21,6 +21,7 @@ struct HaloTmaSizes {
   int64_t tile_bytes = 2;     // of a result as the epilogue takes it
   bool pixel_rows = true;     // neighbours in the result are maps, else pixels
   double result_bytes = 2;    // of each result: itself and what the epilogue reads beside it
+  int64_t scattered = 0;      // outputs of pixels that store a sector for each result
   CudaMachine machine;
 };
 

@@ -148,7 +148,10 @@ double microseconds_of(const HaloSizes& s, const HaloLayout& layout, const HaloP
                              number(s.windows.channels) * 2 +
                          number(s.images * s.height * s.width * s.windows.maps) * s.result_bytes) /
                         kConvMemoryBytes;
-  return (kConvStart + first + kConvBusy * std::max(sum, memory)) / kCyclesPerMicrosecond;
+  constexpr double kSectorMaps = 4;  // of a pixel that a warp stores at once, every second map
+  const double scattered =
+      number(s.scattered * s.images * s.height * s.width * s.windows.maps) / kSectorMaps / kConvSectors;
+  return (kConvStart + first + kConvBusy * std::max(sum, memory) + scattered) / kCyclesPerMicrosecond;
 }
 
 // Slices of equally many maps, whole eights, the widest first. x is read for each.

@@ -16,6 +16,7 @@ struct HaloSizes {
   int64_t images = 1, height = 1, width = 1;  // of the result
   bool by_elements = false;                   // x has no units of 8 channels
   bool weights_by_elements = false;           // nor have the weights
+  int64_t scattered = 0;                      // outputs of pixels whose neighbours are maps
   double result_bytes = 2;                    // of each result: itself and what the epilogue reads beside it
   CudaMachine machine;
 };

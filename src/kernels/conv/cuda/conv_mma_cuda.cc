@@ -82,6 +82,20 @@ std::vector<KernelVariant> boxed_variants(const CudaProblem& problem, const Conv
   return variants;
 }
 
+// Boxes were measured to be faster wherever no second result is scattered and most of a slice's channels are
+// there; elsewhere, and with planes or groups of maps, estimates decide.
+bool boxes_come_first(const CudaProblem& problem, const ConvProblem& c,
+                      const std::vector<KernelVariant>& boxed) {
+  if (boxed.empty()) return false;
+  constexpr size_t kPlaneAxes = 2;
+  const int64_t channels = *problem.inputs[1].sizes[1].constant();
+  const bool fills = 2 * channels > round_up(channels, stage_channels(problem.inputs[0]));
+  const bool measured =
+      c.pixel_rows ? fills || (c.groups == Dim(1) && problem.inputs[1].sizes.size() <= kPlaneAxes + 2)
+                   : fills && scattered_outputs(c) == 0;
+  return measured || boxed.front().microseconds <= gathered_ways_of(problem, c).front().microseconds;
+}
+
 // What a convolution on matrix units reads: its operands, or copies of them in the workspace with channels
 // last.
 struct MmaOperands {
@@ -308,7 +322,8 @@ CudaCode generate_conv_mma(const CudaProblem& problem) {
   conv.epilogue.program = &conv.program;
   CudaProblem asked = problem;
   if (!is_named(asked.way))
-    if (const auto variants = boxed_variants(problem, conv); !variants.empty()) asked.way = variants[0].way;
+    if (const auto boxed = boxed_variants(problem, conv); boxes_come_first(problem, conv, boxed))
+      asked.way = boxed[0].way;
   if (std::holds_alternative<HaloTmaWay>(asked.way)) return conv_halo_tma_code(asked, conv);
   const auto* way = std::get_if<ConvWay>(&asked.way);
   if (way != nullptr && way->loads == ConvLoads::tma) return conv_tma_code(asked, conv.axes, conv.epilogue);
@@ -331,10 +346,13 @@ std::vector<KernelVariant> conv_tf32x3_variants(const CudaProblem& problem) {
 std::vector<KernelVariant> conv_mma_variants(const CudaProblem& problem) {
   ConvProblem conv = conv_problem(problem, false);
   conv.epilogue.program = &conv.program;
-  std::vector<KernelVariant> variants = boxed_variants(problem, conv);
+  const std::vector<KernelVariant> boxed = boxed_variants(problem, conv);
+  std::vector<KernelVariant> variants;
   const double packs = pack_microseconds(problem, mma_operands(problem, conv));
   for (const auto& [way, microseconds] : gathered_ways_of(problem, conv))
     variants.push_back({ConvWay{ConvLoads::gathered, way}, microseconds + packs});
+  const bool first = boxes_come_first(problem, conv, boxed);
+  variants.insert(first ? variants.begin() : variants.end(), boxed.begin(), boxed.end());
   return variants;
 }
 

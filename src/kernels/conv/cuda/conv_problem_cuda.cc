@@ -119,6 +119,14 @@ double conv_result_bytes(const CudaProblem& problem) {
   return bytes;
 }
 
+int64_t scattered_outputs(const ConvProblem& c) {
+  constexpr int64_t kSector = 32;
+  return std::count_if(c.epilogue.outputs.begin(), c.epilogue.outputs.end(), [](const CudaWindow& out) {
+    const std::optional<int64_t> stride = out.strides.back().constant();
+    return !(out.sizes.back() == Dim(1)) && (!stride || *stride * dtype_bytes(out.dtype) >= kSector);
+  });
+}
+
 std::string operands_text(const CudaProblem& problem, const ConvProblem& c, const std::string& x,
                           const std::string& w, CudaParams& params) {
   const std::string type(cuda_type(problem.inputs[0].dtype));

@@ -38,6 +38,8 @@ bool keeps_vectors(const ConvProblem& c);
 
 // Bytes that the epilogue moves for each result: of operands as large as it, and of the results.
 double conv_result_bytes(const CudaProblem& problem);
+// Outputs of which neighbours in the epilogue's domain lie in sectors of their own.
+int64_t scattered_outputs(const ConvProblem& c);
 
 // "const aicf::ConvOperands<T, I> o = …;" with x and w at these expressions.
 std::string operands_text(const CudaProblem& problem, const ConvProblem& c, const std::string& x,
