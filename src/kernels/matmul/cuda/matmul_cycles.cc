@@ -13,7 +13,9 @@ namespace {
 constexpr double kStart = 3100;               // launch, first loads, last stores
 constexpr double kAlone = 100;                //   of a block that leaves the next launch's no room beside it
 constexpr double kMemoryBytes = 1750;         // device memory, whole chip
-constexpr double kL2Bytes = 7000;             // L2 cache, whole chip
+constexpr double kL2Bytes = 7000;             // L2 cache, whole chip, of blocks at one k,
+constexpr double kStreamL2Bytes = 5500;       //   or of blocks that each are at another (stream-K)
+constexpr double kL2Capacity = 45e6;          // of operands that multiprocessors of both its halves read
 constexpr double kSharedBytesPerCycle = 128;  // shared memory, one multiprocessor
 constexpr double kLoadLatency = 2700;    // from a load's start until its stage is full, while memory is busy,
 constexpr double kIdleLatency = 1600;    //   or while hardly a block asks it
@@ -250,16 +252,22 @@ double sliced_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 }
 
 // Of many small blocks, of which so many are resident: what a multiprocessor issues for all of them, `work`
-// for each, or what they wait one after another for their loads and stores, or the time of the memory.
-double small_blocks_cycles(const MatmulSizes& sizes, const MatmulWay& c, double work, double resident) {
+// for each, or what they wait one after another for their loads and stores and for `own`, what a warp takes
+// alone, or the time of the memory.
+double small_blocks_cycles(const MatmulSizes& sizes, const MatmulWay& c, double work, double resident,
+                           double own = 0) {
   constexpr double kBlockCycles = 300, kLatency = 4000;
   const double bytes = sizes.f32 ? 4 : 2;
   const auto m = static_cast<double>(sizes.m), n = static_cast<double>(sizes.n),
              k = static_cast<double>(sizes.k);
   const auto blocks = static_cast<double>(
       ceil_div(tile_count(sizes, c), sizes.machine.multiprocessors));  // of one multiprocessor
+  // Those of the last round have more of the multiprocessor.
+  const double mean =
+      static_cast<double>(tile_count(sizes, c)) / static_cast<double>(sizes.machine.multiprocessors);
   const double issued = blocks * (work + kBlockCycles) + kLatency;
-  const double waited = std::ceil(blocks / std::max(1.0, std::floor(resident))) * kLatency;
+  const double waited = std::ceil(blocks / std::max(1.0, std::floor(resident))) * kLatency +
+                        std::max(1.0, mean / std::max(1.0, std::floor(resident))) * own;
   const double touched = static_cast<double>(sizes.batch) * bytes * (m * k / sizes.repeats + k * n + m * n);
   return kStart + std::max({issued, waited, touched / kMemoryBytes + kBehindMemory * issued});
 }
@@ -298,16 +306,20 @@ double all_of_k_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 }
 
 // Counted from the code: a fragment's word takes four instructions, two of them reads of shared memory, a
-// piece of 16 bytes that is copied six, a result that is stored by itself about as many as in batched.cuh.
+// piece of 16 bytes that is copied six, a result that is stored by itself about as many as in batched.cuh. A
+// warp alone waits for most of its instructions.
 double warp_products_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   constexpr double kWord = 4, kProduct = 2, kPiece = 6, kSchedulers = 4;
   constexpr double kScatteredRow = 25, kStoredRow = 8;  // of 32 columns
+  constexpr double kOwnCycles = 5;                      // of an instruction
   const double rows = c.block_m / 16.0, columns = c.block_n / 8.0,
                steps = static_cast<double>(ceil_div(sizes.k, 16));
   const double words = steps * (rows * 4 + columns * 2), products = steps * rows * columns;
   const double pieces = static_cast<double>((sizes.m + sizes.n) * sizes.k) / 8 / 32;
   const double stored = static_cast<double>(sizes.m) * std::ceil(static_cast<double>(sizes.n) / 32) *
-                        (sizes.scattered ? kScatteredRow : kStoredRow);
+                        (!sizes.scattered   ? kStoredRow
+                         : sizes.n % 2 == 0 ? kScatteredRow / 2  // in pairs
+                                            : kScatteredRow);
   const double of_warp = words * kWord + products * kProduct + pieces * kPiece + stored;
   constexpr double kThreads = 2048, kRegisters = 65536, kOther = 48;  // of a thread, beside its results
   const double threads = 32.0 * c.batches;
@@ -315,7 +327,7 @@ double warp_products_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const auto bytes = static_cast<double>(warp_products_bytes(c, warp_products_depth(sizes.k), {}));
   const double resident = std::min(
       {static_cast<double>(kPipelineBytes) / bytes, kThreads / threads, kRegisters / (threads * registers)});
-  return small_blocks_cycles(sizes, c, of_warp * c.batches / kSchedulers, resident);
+  return small_blocks_cycles(sizes, c, of_warp * c.batches / kSchedulers, resident, of_warp * kOwnCycles);
 }
 
 // Of direct.cuh: rounds of loads that a warp waits for, of all its blocks one after another; or what is
@@ -378,6 +390,14 @@ double tf32x3_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
 // A second launch, and so many sums in f32 that are written and read.
 double workspace_cycles(double sums) { return kWorkspaceSum + sums * 4 / kWorkspaceBytes; }
 
+// What the memory moves for blocks that are at different k at a time: of operands beyond the L2 cache, what
+// one block has read is gone in part when another reads it.
+double stream_touched_bytes(const MatmulSizes& sizes, const MatmulWay& c, double steps) {
+  const double once = touched_bytes(sizes, c), loaded = steps * loaded_bytes(sizes, c, kBrokenMemory);
+  const double lost = std::max(0.0, 1 - kL2Capacity / once);
+  return once + std::max(0.0, loaded - once) * lost;
+}
+
 // Stream-K: as many steps to every block, of one tile after another.
 double stream_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t steps = ceil_div(sizes.k, kStepDepth), tiles = tile_count(sizes, c);
@@ -386,10 +406,12 @@ double stream_cycles(const MatmulSizes& sizes, const MatmulWay& c) {
   const int64_t share = ceil_div(tiles * steps, blocks);
   const double results = static_cast<double>(c.block_m) * c.block_n;
   const auto parts = static_cast<double>(ceil_div(share, steps) + 1);  // of a block
-  const double rest =
-      static_cast<double>(share) * shared_step_cycles(sizes, c, blocks) + parts * results * kResultCycles;
-  return kStart + kAlone +
-         std::max(rest, touched_bytes(sizes, c) / kMemoryBytes + kReduceScatterBehindMemory * rest) +
+  const double step =
+      std::max(shared_step_cycles(sizes, c, blocks),
+               loaded_bytes(sizes, c, kBrokenL2) * static_cast<double>(blocks) / kStreamL2Bytes);
+  const double rest = static_cast<double>(share) * step + parts * results * kResultCycles;
+  const double touched = stream_touched_bytes(sizes, c, static_cast<double>(tiles * steps));
+  return kStart + kAlone + std::max(rest, touched / kMemoryBytes + kReduceScatterBehindMemory * rest) +
          workspace_cycles(static_cast<double>(blocks + tiles) * results);
 }
 
