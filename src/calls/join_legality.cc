@@ -54,12 +54,14 @@ Decision JoinSite::needed_by_none_but(ValueId root, const std::vector<size_t>& c
 // Whether all that others need is stored, and nothing is overwritten before all of it is read. Members of a
 // group run side by side.
 Decision JoinSite::keeps_values(const Proposal& p) const {
+  // Parts of one value that different calls write count together.
+  std::vector<Window> written;
   for (const size_t at : p.remove)
     for (const Window& w : call(at).outputs)
-      if (bounds(elements_of(w.root, p.insert.outputs) - elements_of(w.root, call(at).outputs),
-                 graph().ranges)
-              .lo < 0)
-        if (const Decision d = needed_by_none_but(w.root, p.remove); !d) return d;
+      if (std::find(written.begin(), written.end(), w) == written.end()) written.push_back(w);
+  for (const Window& w : written)
+    if (bounds(elements_of(w.root, p.insert.outputs) - elements_of(w.root, written), graph().ranges).lo < 0)
+      if (const Decision d = needed_by_none_but(w.root, p.remove); !d) return d;
   for (const size_t earlier : p.remove)
     for (const size_t later : p.remove)
       if (earlier < later && !may_overwrite(call(earlier), call(later).outputs))

@@ -83,7 +83,7 @@ TEST(Choose, many_small_products_have_blocks_of_whole_ones) {
     for (const int64_t side : {5, 8, 16})
       EXPECT_TRUE(is_batched(way_of(small_products(100000, side, side, side, dtype)))) << side;
   EXPECT_TRUE(loads_all_of_k(way_of(small_products(5000, 49, 49, 64, DType::f16))));
-  EXPECT_EQ(way_of(small_products(5000, 49, 49, 49, DType::f16)).unit, MatmulUnit::warp);
+  EXPECT_EQ(way_of(small_products(5000, 29, 29, 29, DType::f16)).unit, MatmulUnit::warp);
   EXPECT_TRUE(is_wgmma(way_of(small_products(768, 64, 64, 32, DType::f16))));
   EXPECT_FALSE(is_for_small_products(way_of(small_products(2, 8, 8, 8, DType::f16))));
 }

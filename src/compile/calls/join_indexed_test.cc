@@ -78,6 +78,22 @@ TEST(JoinIndexed, WhatOthersReadStaysInMemory) {
   EXPECT_EQ(count_steps(kIndexedJoin.compiled(indexed_network(read), true), "gather_elements"), 1u);
 }
 
+// Rows and what is made of them are parts of one value, which a region beside them reads.
+TEST(JoinIndexed, PartsOfAValueThatOthersReadAreWritten) {
+  AICF_NEEDS_NVRTC();
+  const Program program = parse(R"(program {
+  entry main(%t: f32[40, 64], %i: i64[8, 20], %q: f32[8, 20, 64], %w: f32[192, 64]) {
+    %h = gather(%t, %i) {axis = 0} : f32[8, 20, 64]
+    %d = sub(%q, %h) : f32[8, 20, 64]
+    %c = concat(%h, %d, %q) {axis = 2} : f32[8, 20, 192]
+    %y = matmul(%c, %w) : f32[8, 20, 64]
+    return "y" = %y
+  }
+})");
+  EXPECT_EQ(steps_with(program), 0u);
+  expect_told(told("join_indexed", program), "refused", "");
+}
+
 TEST(JoinIndexed, SaysWhy) {
   expect_told(told("join_indexed", indexed_network(kImages)), "taken", "reads elements at indices itself");
   IndexedCase read = kImages;

@@ -102,9 +102,10 @@ bool has_matrices(const Problem& problem) {
 }
 
 // Constants come before the wait for the launches before, by the copy engine, however their rows lie:
-// wgmma's.
+// wgmma's. What was chosen runs, also where y is known as one only by then.
 bool reads_rows_along_k(const CudaProblem& problem, const MatmulView& a) {
-  return !problem.inputs[1].constant && is_one(a.x.column) && is_one(a.y.row);
+  const bool is_wanted = is_named(problem.way) || !problem.inputs[1].constant;
+  return is_wanted && is_one(a.x.column) && is_one(a.y.row);
 }
 
 bool differs_by_row(const CudaWindow& window) {
