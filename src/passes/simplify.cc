@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -221,9 +222,11 @@ std::optional<ValueId> slice_of_part(Graph& graph, ValueId joined, const Node& s
                    slice.origin);
 }
 
+bool is_pointwise(const Node& node) { return op_info(node.op).has(kPointwise) || node.op == Op::cast; }
+
 // The operand of a pointwise node or a cast that varies; none if several do.
 std::optional<ValueId> varying_operand(const Graph& graph, const Node& node) {
-  if (!op_info(node.op).has(kPointwise) && node.op != Op::cast) return std::nullopt;
+  if (!is_pointwise(node)) return std::nullopt;
   std::optional<ValueId> found;
   for (const ValueId operand : node.operands) {
     if (element_count(graph.shape(operand)) == Dim(1)) continue;
@@ -255,6 +258,54 @@ std::optional<ValueId> slice_before_pointwise(Graph& graph, const Node& node, co
     value = graph.add(chain[i].op, chain[i].operands, chain[i].attrs, chain[i].origin);
   }
   return value;
+}
+
+// The pointwise nodes between values that `perm` puts back in order, or that have one element, and a result.
+struct TransposedTree {
+  std::vector<Node> nodes;              // in topological order; copies, as nodes move while others are added
+  std::map<ValueId, ValueId> in_order;  // of a transposed value that one whose transpose it is
+};
+
+constexpr size_t kTransposedNodes = 16, kTransposedLeaves = 2;  // a leaf more is a read more if others read f
+
+bool find_transposed(const Graph& graph, ValueId id, const Ints& perm, TransposedTree& tree) {
+  if (tree.in_order.contains(id) || element_count(graph.shape(id)) == Dim(1)) return true;
+  const Node* node = graph.producer(id);
+  if (node == nullptr || node->results.size() != 1) return false;
+  if (node->op == Op::transpose) {
+    const Ints& inner = node->attrs.get_ints("perm");
+    for (size_t i = 0; i < perm.size(); ++i)
+      if (inner[static_cast<size_t>(perm[i])] != static_cast<int64_t>(i)) return false;
+    tree.in_order[id] = node->operands[0];
+    return tree.in_order.size() - tree.nodes.size() <= kTransposedLeaves;
+  }
+  if (!is_pointwise(*node)) return false;
+  const Node made = *node;
+  for (const ValueId operand : made.operands) {
+    const bool whole = graph.shape(operand) == graph.shape(id);
+    if (!whole && element_count(graph.shape(operand)) != Dim(1)) return false;
+    if (!find_transposed(graph, operand, perm, tree)) return false;
+  }
+  tree.nodes.push_back(made);
+  tree.in_order[id] = id;  // until it is made
+  return tree.nodes.size() <= kTransposedNodes;
+}
+
+// transpose(f(transpose(x))) = f(x), where the two transposes undo each other: as gradients of them are.
+std::optional<ValueId> drop_transposes_around_pointwise(Graph& graph, const Node& node, const TensorType&) {
+  if (node.op != Op::transpose) return std::nullopt;
+  const Node* last = graph.producer(node.operands[0]);
+  if (last == nullptr || !is_pointwise(*last)) return std::nullopt;
+  TransposedTree tree;
+  const bool found = find_transposed(graph, node.operands[0], node.attrs.get_ints("perm"), tree);
+  if (!found || tree.in_order.size() == tree.nodes.size()) return std::nullopt;
+  for (const Node& made : tree.nodes) {
+    std::vector<ValueId> operands = made.operands;
+    for (ValueId& operand : operands)
+      if (const auto at = tree.in_order.find(operand); at != tree.in_order.end()) operand = at->second;
+    tree.in_order[made.results[0]] = graph.add(made.op, operands, made.attrs, made.origin);
+  }
+  return tree.in_order[node.operands[0]];
 }
 
 // select(c, a, b) = a or b where the constant c is all true or all false.
@@ -292,6 +343,7 @@ constexpr Rule kRules[] = {count_once,
                            drop_no_op,
                            merge_reshapes,
                            merge_transposes,
+                           drop_transposes_around_pointwise,
                            drop_involution,
                            fold_transpose_into_matmul,
                            narrow_before_views};

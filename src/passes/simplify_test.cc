@@ -34,6 +34,33 @@ TEST(Simplify, SelectsWhatAConstantDecides) {
   }
 }
 
+// What two transposes that undo each other stand around is made of what came before them.
+TEST(Simplify, TransposesAroundPointwiseOpsAreDropped) {
+  const Program program = parse(R"(program {
+  size n in 1..64
+  entry main(%x: f32[n, 3, 5], %g: f32[n, 3, 5], %b: f32[3], %s: f32[]) {
+    %0 = transpose(%x) {perm = [2, 0, 1]} : f32[5, n, 3]
+    %1 = tanh(%0) : f32[5, n, 3]
+    %2 = mul(%1, %1) : f32[5, n, 3]
+    %3 = transpose(%g) {perm = [2, 0, 1]} : f32[5, n, 3]
+    %4 = mul(%2, %3) : f32[5, n, 3]
+    %5 = mul(%4, %s) : f32[5, n, 3]
+    %6 = transpose(%5) {perm = [1, 2, 0]} : f32[n, 3, 5]
+    %7 = transpose(%5) {perm = [2, 0, 1]} : f32[3, 5, n]
+    %8 = add(%5, %b) : f32[5, n, 3]
+    %9 = transpose(%8) {perm = [1, 2, 0]} : f32[n, 3, 5]
+    return "back" = %6, "other" = %7, "row" = %9
+  }
+}
+)");
+  const Graph graph = eliminate_dead_code(run_pass(simplify, program));
+  EXPECT_EQ(graph.producer(graph.outputs()[0])->op, Op::mul) << print(graph);
+  EXPECT_EQ(graph.producer(graph.outputs()[1])->op, Op::transpose);  // they do not undo each other
+  EXPECT_EQ(graph.producer(graph.outputs()[2])->op, Op::transpose);  // a row lies along another axis
+  EXPECT_EQ(count_ops(graph, Op::transpose), 4);
+  testing::expect_equal_meaning(program, graph, {{"n", 4}});
+}
+
 // What is sliced of what was joined or padded is made of the part alone.
 TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
   const Program program = parse(R"(program {
