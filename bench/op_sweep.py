@@ -68,9 +68,16 @@ def leaves(result: Any) -> list[torch.Tensor]:
     return [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
 
 
+def written_out(x: torch.Tensor) -> torch.Tensor:
+    """A gradient each of whose elements has memory of its own, as an optimizer's operands have: torch's
+    gradient of a sum is a view that repeats a few."""
+    repeats = any(stride == 0 and size > 1 for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.contiguous() if repeats else x
+
+
 def with_gradients(call: Call, operands: list[torch.Tensor]) -> Call:
-    """The op's result and, where its tanh is the gradient by it, that by each float operand. A cosine of a
-    large result would show nothing but its rounding."""
+    """The op's result and, where its tanh is the gradient by it, that by each float operand, written out. A
+    cosine of a large result would show nothing but its rounding."""
     places = [i for i, x in enumerate(operands) if x.is_floating_point()]
 
     def run(*given: torch.Tensor) -> Any:
@@ -78,7 +85,7 @@ def with_gradients(call: Call, operands: list[torch.Tensor]) -> Call:
             inputs = [x.detach().requires_grad_() if i in places else x for i, x in enumerate(given)]
             result = call(*inputs)
             gradients = torch.autograd.grad(result, [inputs[i] for i in places], result.detach().tanh())
-        return (result.detach(), *gradients)
+        return (result.detach(), *map(written_out, gradients))
 
     return run
 
