@@ -81,6 +81,13 @@ def test_thirds_follow_from_the_peers_time() -> None:
     ]
 
 
+def test_seconds_of_compiling_are_those_of_the_layout_that_comes_first() -> None:
+    row = record(100.0, 50.0)
+    row["peers"]["torch.compile, channels last"] = {"quick_us": 90.0, "compile_seconds": 1.0}
+    assert report.inductor_seconds(row) == 8.0
+    assert "median 4.0, worst 4.0" in report.summary([row])
+
+
 def test_the_summary_shows_losses_failures_replacements_and_what_was_cut() -> None:
     rows = [record(100, 50), record(100, 200), record(100, None), {"peer_failed": "no kernel"}]
     text = report.summary(rows, ["4 fastvit f16"])
