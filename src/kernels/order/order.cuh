@@ -15,7 +15,7 @@ struct SortLines {
 
 template <class Item, bool kDescending, class T>
 __device__ __forceinline__ Item item_of(T x, int64_t index) {
-  auto key = sort_key(x);
+  auto key = item_key<Item>(x);
   if (kDescending) key = ~key;
   return Item::make(key, uint64_t(index));
 }
@@ -30,56 +30,89 @@ __device__ __forceinline__ void store_sorted(const SortLines<I, R>& s, const T* 
   indices[offset[2] + at * s.index_stride] = item.index();
 }
 
-// Lines of at most P elements, T / P of them per block.
+// Lines of at most P elements, T / P of them per block. A thread has some loads in flight before it waits for one.
 template <class Item, int T, int P, bool kDescending, class E, class I, int R>
 __device__ __forceinline__ void sort_short_lines(const SortLines<I, R>& s, const E* x, E* values, int64_t* indices) {
-  __shared__ Item items[T];
+  constexpr int kEach = T / kSortThreads, kAtOnce = kEach < 8 ? kEach : 8;
+  __shared__ Item items[tile_place<Item>(T)];
   const I count = s.lines.count(), first = I(blockIdx.x) * (T / P);
-  for (int i = threadIdx.x; i < T; i += blockDim.x) {
-    const I line = first + i / P, at = i % P;
-    Item item = Item::last();
-    if (line < count && at < s.size) {
-      I offset[3] = {0, 0, 0};
-      s.lines.locate(line, offset);
-      item = item_of<Item, kDescending>(x[offset[0] + at * s.x_stride], at);
+  const auto place = [](int n) { return n * kSortThreads + int(threadIdx.x); };
+  // Whether place n of the thread is among the first `size` of a line, and where that line begins.
+  const auto locate = [&](int n, I size, I (&offset)[3]) {
+    offset[0] = offset[1] = offset[2] = 0;
+    const I line = first + place(n) / P;
+    const bool some = line < count && place(n) % P < size;
+    if (some) s.lines.locate(line, offset);
+    return some;
+  };
+#pragma unroll 1
+  for (int from = 0; from < kEach; from += kAtOnce) {
+    E loaded[kAtOnce] = {};
+    bool some[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      I offset[3];
+      some[n] = locate(from + n, s.size, offset);
+      if (some[n]) loaded[n] = x[offset[0] + I(place(from + n) % P) * s.x_stride];
     }
-    items[i] = item;
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const Item item = item_of<Item, kDescending>(loaded[n], place(from + n) % P);
+      items[tile_place<Item>(place(from + n))] = some[n] ? item : Item::last();
+    }
   }
   sort_segments<T, P>(items);
-  for (int i = threadIdx.x; i < T; i += blockDim.x) {
-    const I line = first + i / P, at = i % P;
-    if (line < count && at < s.kept) store_sorted(s, x, values, indices, line, at, items[i]);
+#pragma unroll 1
+  for (int from = 0; from < kEach; from += kAtOnce) {
+    E sorted[kAtOnce];
+    I index[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      I offset[3];
+      index[n] = I(items[tile_place<Item>(place(from + n))].index());
+      if (locate(from + n, s.kept, offset)) sorted[n] = x[offset[0] + index[n] * s.x_stride];
+    }
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      I offset[3];
+      if (!locate(from + n, s.kept, offset)) continue;
+      const I at = place(from + n) % P;
+      values[offset[1] + at * s.value_stride] = sorted[n];
+      indices[offset[2] + at * s.index_stride] = int64_t(index[n]);
+    }
   }
 }
 
 // Tiles of T elements of long lines, sorted, the first `keep` of each tile kept in rows of `row` items.
 template <class Item, int T, bool kDescending, class E, class I, int R>
 __device__ __forceinline__ void sort_tiles(const SortLines<I, R>& s, const E* x, Item* to, int64_t row, I keep) {
-  __shared__ Item items[T];
+  __shared__ Item items[tile_place<Item>(T)];
   const I tiles = (s.size + T - 1) / T, line = divide(I(blockIdx.x), tiles), tile = I(blockIdx.x) - line * tiles;
   I offset[3] = {0, 0, 0};
   s.lines.locate(line, offset);
   for (int i = threadIdx.x; i < T; i += blockDim.x) {
     const I at = tile * T + i;
-    items[i] = at < s.size ? item_of<Item, kDescending>(x[offset[0] + at * s.x_stride], at) : Item::last();
+    Item item = Item::last();
+    if (at < s.size) item = item_of<Item, kDescending>(x[offset[0] + at * s.x_stride], at);
+    items[tile_place<Item>(i)] = item;
   }
   sort_segments<T, T>(items);
   for (I i = threadIdx.x; i < keep; i += blockDim.x)
-    if (tile * keep + i < row) to[int64_t(line) * row + tile * keep + i] = items[i];
+    if (tile * keep + i < row) to[int64_t(line) * row + tile * keep + i] = items[tile_place<Item>(int(i))];
 }
 
 // The same over rows of items: the next round of top_k.
 template <class Item, int T>
 __device__ __forceinline__ void sort_item_tiles(const Item* from, int64_t from_row, Item* to, int64_t to_row, int64_t keep) {
-  __shared__ Item items[T];
+  __shared__ Item items[tile_place<Item>(T)];
   const int64_t tiles = (from_row + T - 1) / T, line = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   for (int i = threadIdx.x; i < T; i += blockDim.x) {
     const int64_t at = tile * T + i;
-    items[i] = at < from_row ? from[line * from_row + at] : Item::last();
+    items[tile_place<Item>(i)] = at < from_row ? from[line * from_row + at] : Item::last();
   }
   sort_segments<T, T>(items);
   for (int64_t i = threadIdx.x; i < keep; i += blockDim.x)
-    if (tile * keep + i < to_row) to[line * to_row + tile * keep + i] = items[i];
+    if (tile * keep + i < to_row) to[line * to_row + tile * keep + i] = items[tile_place<Item>(int(i))];
 }
 
 // One thread per result, from rows of `row` sorted items.
@@ -94,13 +127,6 @@ __device__ __forceinline__ void store_lines(const SortLines<I, R>& s, const Item
 
 // --- the first few of a line ------------------------------------------------------------------------------------------
 
-// In the order of the lanes, the first of 32 items.
-__device__ __forceinline__ NarrowItem shuffled(const NarrowItem& item, int lane) {
-  return {__shfl_sync(0xffffffffu, item.word, lane)};
-}
-__device__ __forceinline__ WideItem shuffled(const WideItem& item, int lane) {
-  return {__shfl_sync(0xffffffffu, item.high, lane), __shfl_sync(0xffffffffu, item.low, lane)};
-}
 // One stage of a bitonic network over lanes whose numbers differ by kStep.
 template <int kStep, class Item>
 __device__ __forceinline__ Item exchanged(const Item& item, bool ascending) {

@@ -11,10 +11,12 @@ namespace aicf {
 
 namespace {
 
-constexpr int32_t kBlock = 256;
+constexpr int32_t kBlock = 256;  // kSortThreads of sort.cuh
 constexpr int64_t kTile = 2048;  // items of a block
 constexpr int64_t kSmallTile = 512;
-constexpr int64_t kWarpSize = 128;  // up to here a warp serves a line
+constexpr int64_t kTileBytes = 1 << 15;  // of items that a block sorts
+constexpr int64_t kSortBlocks = 2;       // of a multiprocessor, at least, before they grow
+constexpr int64_t kWarpSize = 128;       // up to here a warp serves a line
 
 struct SortProblem {
   CudaWalk lines{3};
@@ -52,14 +54,21 @@ std::string lines_text(const CudaProblem& problem, const SortProblem& s, CudaPar
 
 std::string flags(const SortProblem& s) { return s.descending ? "true" : "false"; }
 
+// A block's share: as many items as its memory holds, so that few of them cross to other threads, where
+// there are lines enough.
 CudaCode short_lines(const CudaProblem& problem, const SortProblem& s, int64_t longest) {
+  const int bytes = dtype_bytes(problem.inputs[0].dtype) <= 2 ? 4 : s.narrow ? 8 : 16;
   int64_t segment = 2;
   while (segment < longest) segment *= 2;
-  const int64_t tile = std::max(segment, kSmallTile);
+  int64_t tile = std::max(segment, kSmallTile);
+  const int64_t items = size_to_choose_by(s.lines.count(), problem) * segment;
+  while (2 * tile * bytes <= kTileBytes &&
+         items / (2 * tile) >= kSortBlocks * problem.machine.multiprocessors)
+    tile *= 2;
   CudaParams params;
-  const std::string body = lines_text(problem, s, params) + "  aicf::sort_short_lines<" + item_of(s) + ", " +
-                           std::to_string(tile) + ", " + std::to_string(segment) + ", " + flags(s) +
-                           ">(s, in0, out0, out1);\n";
+  const std::string body = lines_text(problem, s, params) + "  aicf::sort_short_lines<" +
+                           (bytes == 4 ? "aicf::ShortItem" : item_of(s)) + ", " + std::to_string(tile) +
+                           ", " + std::to_string(segment) + ", " + flags(s) + ">(s, in0, out0, out1);\n";
   CudaCode code;
   code.source = includes({"order/order.cuh"});
   add_kernel(code, problem,

@@ -72,6 +72,30 @@ TEST(OrderCuda, TheFirstFewOfALineAreSelected) {
   compile_all(texts);
 }
 
+// Keys of 16 bits and their indices are items of one word. A block sorts as many as its memory holds, where
+// that leaves blocks enough.
+TEST(OrderCuda, ItemsOfShortLinesAreAsNarrowAsTheirKeys) {
+  RowTexts texts;
+  const auto holds = [&](DType dtype, int64_t lines, int64_t size, const std::string& part) {
+    CudaProblem p;
+    p.inputs = {{dtype, Dim(0), {Dim(lines), Dim(size)}, {Dim(size), Dim(1)}}};
+    p.outputs = {p.inputs[0], p.inputs[0]};
+    p.outputs[1].dtype = DType::i64;
+    p.params = {Dim(1), Dim(0)};
+    const std::string source = texts.add("sort", p, {}).source;
+    return source.find("sort_short_lines<aicf::" + part + ", false>") != std::string::npos;
+  };
+  for (DType dtype : {DType::f16, DType::bf16, DType::i16, DType::i8, DType::u8})
+    EXPECT_TRUE(holds(dtype, 6943, 899, "ShortItem, 8192, 1024"));
+  EXPECT_TRUE(holds(DType::f32, 6943, 899, "NarrowItem, 4096, 1024"));
+  EXPECT_TRUE(holds(DType::i64, 6943, 899, "WideItem, 2048, 1024"));
+  EXPECT_TRUE(holds(DType::f16, 300, 2048, "ShortItem, 2048, 2048"));
+  EXPECT_TRUE(holds(DType::f16, 100, 20, "ShortItem, 512, 32"));
+  EXPECT_TRUE(holds(DType::f16, 1 << 20, 2, "ShortItem, 4096, 2"));
+  AICF_NEEDS_NVRTC();
+  compile_all(texts);
+}
+
 TEST(OrderCuda, LongLinesOfArgmaxAreSharedByBlocks) {
   RowTexts texts;
   for (DType dtype : {DType::bf16, DType::f32, DType::i64})
