@@ -70,8 +70,8 @@ class IndexedWriter : public TileWriter {
     const Dim length = rank == 0 ? Dim(1) : space_.sizes[axis_];
     while (vector_ > 1 && (bound(length) < vector_ || (rank > 1 && !divisible(length, vector_))))
       vector_ /= 2;
-    tail_ = !divisible(length, vector_);
     choose_items();
+    tail_ = !divisible(length, vector_);
     sizes_ = space_.sizes;
     if (has_items()) sizes_[item_axis_] = ceildiv(sizes_[item_axis_], Dim(items_));
     if (rank > 0)
@@ -97,13 +97,17 @@ class IndexedWriter : public TileWriter {
     }
     items_ = at_once_ = 1;
     if (!has_items()) return;
+    const int64_t most = std::min<int64_t>(kMostItems, bound(space_.sizes[item_axis_]));
+    const int64_t vectors = bound(space_count(space_, 0, rank)) / vector_;
+    while (2 * items_ <= most && vectors / (2 * items_) >= 2 * filling()) items_ *= 2;
+    // Elements that have indices of their own come one at a time however many are neighbours. Then as many
+    // threads with more items, and fewer neighbours each, read and check fewer indices.
+    const bool lanes = std::any_of(tables_.begin(), tables_.end(),
+                                   [&](const IndexedTable& table) { return is_lane(table); });
+    for (; lanes && vector_ > 1 && 2 * items_ <= most; vector_ /= 2) items_ *= 2;
     int loaded = 0;  // bytes of an item
     for (size_t i = 0; i < own_inputs(); ++i)
       if (!repeats(i)) loaded += (is_single(i) ? 1 : vector_) * dtype_bytes(space_.views[i].dtype);
-    const int64_t vectors = bound(space_count(space_, 0, rank)) / vector_;
-    while (2 * items_ <= std::min<int64_t>(kMostItems, bound(space_.sizes[item_axis_])) &&
-           vectors / (2 * items_) >= 2 * filling())
-      items_ *= 2;
     while (2 * at_once_ <= items_ && 2 * at_once_ * loaded <= kItemBytes) at_once_ *= 2;
   }
 

@@ -68,6 +68,17 @@ TEST(TileCudaIndexed, FewElementsAreManyThreads) {
                        "kItems = 1,"));
 }
 
+// Threads that just fill the device share no channels, unless each takes fewer neighbours.
+TEST(TileCudaIndexed, ChannelsOfAnElementComeBeforeItsNeighbours) {
+  const TileProgram program = weighted(DType::f16);
+  const auto text = [&](int64_t channels) {
+    return indexed_text(sampled(program, {Dim(123), Dim(channels), Dim(784)}, Dim(784), DType::i64));
+  };
+  EXPECT_TRUE(mentions(text(24), "kVector = 1, kItems = 4, kAtOnce = 4;"));
+  EXPECT_TRUE(mentions(text(3), "kVector = 2, kItems = 2,"));
+  EXPECT_TRUE(mentions(text(1), "kVector = 4, kItems = 1,"));
+}
+
 // An index of a whole row: its elements come 16 bytes at a time, as far as all rows begin at such an address.
 TEST(TileCudaIndexed, RowsComeInVectors) {
   const TileProgram program = weighted(DType::f32);
