@@ -357,6 +357,17 @@ CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool mini
 
 constexpr int64_t kScanItems = 4;  // neighbours of a thread
 
+// Whether lines take fewer rounds of tiles if each has a warp than if each has a block.
+bool scans_by_warp(const CudaProblem& problem, const ScanProblem& s) {
+  const int64_t longest = upper_bound(s.size, problem.ranges);
+  const int64_t lines = size_to_choose_by(s.lines.count(), problem);
+  const int64_t blocks = 2048 / kBlock * problem.machine.multiprocessors;  // at a time
+  const auto rounds = [&](int64_t threads) {
+    return ceil_div(lines, blocks * kBlock / threads) * ceil_div(longest, threads * kScanItems);
+  };
+  return rounds(32) <= rounds(kBlock);
+}
+
 CudaCode cumulative_code(const CudaProblem& problem, const std::string& name, bool product) {
   CudaParams params;
   ScanProblem s = scan_problem(problem, params);
@@ -364,6 +375,8 @@ CudaCode cumulative_code(const CudaProblem& problem, const std::string& name, bo
   if (longest <= kWarpSize)
     s.threads = static_cast<int64_t>(
         std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(ceil_div(longest, kScanItems), 1))));
+  else if (scans_by_warp(problem, s))
+    s.threads = 32;
   std::string body = "  aicf::scan_lines<" + std::to_string(s.threads) + ", " +
                      std::to_string(line_unit(problem, s, {0, 1}) >= kScanItems ? kScanItems : 1) +
                      (product ? ", true" : ", false");

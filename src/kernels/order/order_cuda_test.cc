@@ -152,6 +152,9 @@ TEST(OrderCuda, ShortLinesOfAScanTakeFewThreads) {
   EXPECT_TRUE(holds(text(DType::f32, 3, 3, false), "1, 1, false"));
   EXPECT_TRUE(holds(text(DType::f64, 128, 128, false), "32, 1, false"));
   EXPECT_TRUE(holds(text(DType::bf16, 4096, 4096, true), "256, 4, false"));
+  // A block would have threads without elements; a warp takes one part of the line after the other.
+  EXPECT_TRUE(holds(text(DType::f16, 256, 256, false), "32, 4, false"));
+  EXPECT_TRUE(holds(text(DType::f32, 300, 301, false), "32, 1, false"));
   AICF_NEEDS_NVRTC();
   compile_all(texts);
 }
