@@ -131,18 +131,30 @@ __device__ __forceinline__ void place_items(const Read& read, int64_t count, con
   for (int n = 0; n < kItems; ++n) mine[n] = first + n * 32 < count ? read(first + n * 32) : Item::last();
   const bool has_digit = threadIdx.x < kDigits;
   Count total = 0, before_block = 0;
-  if (has_digit) {
-    if constexpr (kAdded) {
+  // Threads that share a digit each add up some of the blocks.
+  constexpr int kShares = kAdded ? 1 : kRadixThreads / kDigits, kLoads = 8;
+  __shared__ Count shared_totals[kShares * kDigits], shared_before[kShares * kDigits];
+  if constexpr (kAdded) {
+    if (has_digit) {
       total = totals[threadIdx.x];
       before_block = counts[count_at<kBits, true>(threadIdx.x, blockIdx.x)];
-    } else {
-#pragma unroll 8
-      for (uint32_t block = 0; block < gridDim.x; ++block) {
-        const Count of_block = counts[count_at<kBits, false>(threadIdx.x, block)];
-        total += of_block;
-        if (block < blockIdx.x) before_block += of_block;
+    }
+  } else {
+    for (uint32_t first_block = threadIdx.x / kDigits; first_block < gridDim.x; first_block += kShares * kLoads) {
+      Count of_blocks[kLoads];
+#pragma unroll
+      for (int n = 0; n < kLoads; ++n) {
+        const uint32_t block = first_block + n * kShares;
+        of_blocks[n] = block < gridDim.x ? counts[count_at<kBits, false>(threadIdx.x % kDigits, block)] : 0;
+      }
+#pragma unroll
+      for (int n = 0; n < kLoads; ++n) {
+        total += of_blocks[n];
+        if (first_block + n * kShares < blockIdx.x) before_block += of_blocks[n];
       }
     }
+    shared_totals[threadIdx.x] = total;
+    shared_before[threadIdx.x] = before_block;
   }
   __syncwarp();
   uint32_t ranks[kItems];
@@ -159,6 +171,12 @@ __device__ __forceinline__ void place_items(const Read& read, int64_t count, con
       places[w][threadIdx.x] = in_tile;
       in_tile += of_warp;
     }
+  if (!kAdded && has_digit)
+    for (int share = 1; share < kShares; ++share) {
+      total += shared_totals[share * kDigits + threadIdx.x];
+      before_block += shared_before[share * kDigits + threadIdx.x];
+    }
+  if (!has_digit) total = 0;
   const uint32_t start = sum_before(in_tile, warp_sums).sum;
   const Count base = sum_before(total, warp_totals).sum;
   if (has_digit) {
