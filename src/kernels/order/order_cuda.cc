@@ -16,7 +16,8 @@ constexpr int64_t kTile = 2048;  // items of a block
 constexpr int64_t kSmallTile = 512;
 constexpr int64_t kTileBytes = 1 << 15;  // of items that a block sorts
 constexpr int64_t kSortBlocks = 2;       // of a multiprocessor, at least, before they grow
-constexpr int64_t kWarpSize = 128;       // up to here a warp serves a line
+constexpr int kSortsAtOnce = 4;     // blocks of a multiprocessor, so that loads of some meet sorts of others
+constexpr int64_t kWarpSize = 128;  // up to here a warp serves a line
 
 struct SortProblem {
   CudaWalk lines{3};
@@ -73,7 +74,7 @@ CudaCode short_lines(const CudaProblem& problem, const SortProblem& s, int64_t l
   code.source = includes({"order/order.cuh"});
   add_kernel(code, problem,
              flat_launch("sort_short_lines", ceildiv(s.lines.count(), Dim(tile / segment)), kBlock, params),
-             body);
+             body, kSortsAtOnce);
   return code;
 }
 

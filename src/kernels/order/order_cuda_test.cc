@@ -83,6 +83,7 @@ TEST(OrderCuda, ItemsOfShortLinesAreAsNarrowAsTheirKeys) {
     p.outputs[1].dtype = DType::i64;
     p.params = {Dim(1), Dim(0)};
     const std::string source = texts.add("sort", p, {}).source;
+    EXPECT_NE(source.find("__launch_bounds__(256, 4)"), std::string::npos);
     return source.find("sort_short_lines<aicf::" + part + ", false>") != std::string::npos;
   };
   for (DType dtype : {DType::f16, DType::bf16, DType::i16, DType::i8, DType::u8})
