@@ -7,8 +7,9 @@
 namespace aicf {
 namespace {
 
-constexpr int kBytesAtOnce = 128;                // of a thread's loads
-constexpr int kFewAtOnce = 8, kMostAtOnce = 16;  // of these: in rounds; if one round has all
+constexpr int kBytesAtOnce = 128;  // of a thread's loads
+// Of these: in rounds; if one round has all, as many as registers that those bytes take.
+constexpr int kFewAtOnce = 8, kMostAtOnce = kBytesAtOnce / 4;
 constexpr int kMostHeld = 16, kFewestThreads = 128;
 
 // Cycles, of an H100.
@@ -152,7 +153,9 @@ struct Model {
 
 int vectors_at_once(int load_bytes, double elements) {
   if (load_bytes == 0) return 1;
-  return std::clamp(kBytesAtOnce / load_bytes, 1, elements <= kMostAtOnce ? kMostAtOnce : kFewAtOnce);
+  const bool one_round = elements <= std::min(kBytesAtOnce / load_bytes, kMostAtOnce);
+  if (one_round) return std::max(1, static_cast<int>(elements));
+  return std::clamp(kBytesAtOnce / load_bytes, 1, kFewAtOnce);
 }
 
 double thread_elements(const ColumnsWork& work, const ColumnsShape& shape) {

@@ -48,9 +48,9 @@ struct ColumnsShape {
 };
 
 // Vectors of `load_bytes` in all that a thread asks for before it computes with the first: as many as
-// registers hold. It takes `elements` of each row. Many narrow ones pay where none are left for another
-// round: an H200 took 14.7 us for sums of 32 halves by eights and 8.3 by sixteens, but 36.7 and 63.6 for sums
-// of 142,624.
+// registers hold. It takes `elements` of each row. Many narrow ones, a register each, pay where none are left
+// for another round: an H200 took 14.7 us for sums of 32 halves by eights and 8.3 by sixteens, but 36.7 and
+// 63.6 for sums of 142,624.
 int vectors_at_once(int load_bytes, double elements);
 
 // Elements that a thread takes of each of its rows.
