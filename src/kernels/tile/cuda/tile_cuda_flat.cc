@@ -139,7 +139,7 @@ class FlatWriter : public TileWriter {
     TileView whole = strided;
     whole.offset = Dim(*offset - found.first);
     found.alignment = view_alignment(whole, axis_);
-    int accessed = 1;  // bytes, as access_bytes() in tile_memory.cuh
+    int accessed = 1;  // bytes, as access_bytes() in tile_vectors.cuh
     while (2 * accessed <= found.alignment && found.stride * vector_ * bytes % (2 * accessed) == 0)
       accessed *= 2;
     if (accessed < found.stride * bytes) return std::nullopt;

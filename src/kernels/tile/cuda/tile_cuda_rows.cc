@@ -66,10 +66,11 @@ bool RowsWriter::in_order(int id) const {
 void RowsWriter::choose() {
   rows_ = space_count(space_, 0, space_.outer);
   length_ = space_count(space_, space_.outer, space_.rank());
-  vector_ = has_inner() ? vector_width(axis()) : 1;
+  vector_ = !has_inner() ? 1 : has_sums() ? vector_width(axis()) : shifted_width(axis());
   while (vector_ > 1 &&
          (bound(length_) < vector_ || (!one_inner_axis() && !divisible(space_.sizes[axis()], vector_))))
     vector_ /= 2;
+  if (!has_sums()) choose_shifted(axis(), vector_);
   tail_ = !divisible(length_, vector_);
   const int64_t length = bound(length_), vectors = length / vector_ + (length % vector_ != 0);
   const bool reduces = values_.stages > 1;
@@ -206,7 +207,7 @@ std::vector<size_t> RowsWriter::early_reads() {
 }
 
 int64_t RowsWriter::view_bytes(size_t view) const {
-  return int64_t{items_} * lanes(view, axis(), vector_) * dtype_bytes(space_.views[view].dtype);
+  return int64_t{items_} * register_bytes(view, axis(), vector_);
 }
 
 std::vector<size_t> RowsWriter::late_reads(size_t stage) {

@@ -129,7 +129,7 @@ class RowsWriter : public StagedWriter {
   std::string vector_count() const {
     return tail_ ? "(length - c < kVector ? int(length - c) : kVector)" : "kVector";
   }
-  std::string array_text(size_t view) const;
+  std::string array_text(size_t view) const { return TileWriter::array_text(view, axis(), vector_); }
 
   // Operands that a stage is the first to read.
   std::vector<size_t> first_reads(size_t stage) const;
@@ -152,6 +152,8 @@ class RowsWriter : public StagedWriter {
   std::string row_element(int id);
   std::string elements_text(int number, const Stage& stage);
 
+  // Of the vectors that a stage reads, the shifted ones as they are without: z and the view's number.
+  std::string shifted_text(const Stage& stage) const;
   // Loads the vector `x` from memory, or from where it was fetched to.
   std::string vector_text(size_t view, const std::string& x);
   std::string element_text(int number, int id);

@@ -153,6 +153,70 @@ TEST(TileCuda, FewColumnsHaveFewThreadsSideBySide) {
   EXPECT_LE(*split.launches[0].grid[0].constant(), CudaMachine().filling_blocks());
 }
 
+// Rows too odd for wide accesses: whole words are loaded and shifted, but where half of the bytes are aligned
+// anyway. All of them are on their way before the first is used, and none goes through memory.
+TEST(TileCuda, OddRowsAreLoadedInWholeWords) {
+  const TileProgram f32_sum = row_sum(DType::f32), f16_sum = row_sum(DType::f16),
+                    bf16_sum = row_sum(DType::bf16);
+  std::vector<std::string> texts;
+  const auto code_of = [&](const TileProgram& of, int64_t length, int64_t offset) {
+    const Shape sizes{Dim(4349), Dim(length)};
+    CudaProblem problem;
+    problem.inputs = {{of.inputs[0], Dim(offset), sizes, {Dim(length), Dim(1)}}};
+    problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(0)}}};
+    problem.params = {Dim(1)};
+    problem.program = &of;
+    CudaCode code = find_cuda_kernel("tile")->generate(problem);
+    texts.push_back(code.source);
+    return code.source;
+  };
+  const auto vector_of = [](const std::string& text) {
+    return std::stoi(text.substr(text.find("kVector = ") + std::string("kVector = ").size()));
+  };
+  struct Case {
+    const TileProgram& program;
+    int64_t length, offset;
+    int vector;
+    bool shifted;
+  };
+  const Case cases[] = {
+      {f16_sum, 1747, 0, 8, true},  {f32_sum, 1747, 0, 4, true},  {f16_sum, 1746, 0, 8, true},
+      {f16_sum, 1748, 0, 4, false}, {f32_sum, 1746, 0, 2, false}, {f16_sum, 1744, 0, 8, false},
+      {f16_sum, 1744, 1, 8, true},  {f16_sum, 40001, 0, 8, true}, {f16_sum, 5, 0, 4, true},
+      {f16_sum, 3, 0, 2, false},    {bf16_sum, 289, 0, 8, true},  {f32_sum, 3, 0, 2, false},
+  };
+  for (const Case& each : cases) {
+    const std::string text = code_of(each.program, each.length, each.offset);
+    EXPECT_EQ(vector_of(text), each.vector) << each.length << " + " << each.offset;
+    EXPECT_EQ(text.find("load_shifted") != std::string::npos, each.shifted) << each.length;
+  }
+  // A wide vector beside one of bytes: three words.
+  TileProgram program;
+  program.inputs = {DType::boolean, DType::f16};
+  program.outputs = {DType::f32};
+  program.registers = {{TileType::mask}, {TileType::f32}, {TileType::f32}};
+  program.scalars = {TileType::f32};
+  program.stages = {
+      {{.op = TileOp::load, .type = TileType::mask, .dst = 0, .operand = 0},
+       {.op = TileOp::to_f32, .type = TileType::mask, .dst = 1, .a = 0},
+       {.op = TileOp::load, .type = TileType::f32, .dst = 2, .operand = 1},
+       {.op = TileOp::mul, .type = TileType::f32, .dst = 2, .a = 1, .b = 2},
+       {.op = TileOp::reduce_sum, .type = TileType::f32, .dst = kTileScalarBase, .a = 2}},
+      {{.op = TileOp::store_scalar, .type = TileType::f32, .a = kTileScalarBase, .operand = 2}}};
+  check_tile_program(program);
+  const Shape sizes{Dim(4349), Dim(347)};
+  CudaProblem problem;
+  for (const DType dtype : program.inputs)
+    problem.inputs.push_back({dtype, Dim(0), sizes, {Dim(347), Dim(1)}});
+  problem.outputs = {{DType::f32, Dim(0), sizes, {Dim(1), Dim(0)}}};
+  problem.params = {Dim(1)};
+  problem.program = &program;
+  texts.push_back(find_cuda_kernel("tile")->generate(problem).source);
+  EXPECT_EQ(vector_of(texts.back()), 16);
+  AICF_NEEDS_NVRTC();
+  cuda_testing::expect_no_stack(texts, "sm_90");
+}
+
 // How a sum is added must not follow from the longest row that was planned for, nor from the number of rows,
 // nor from what vectors fit: all of them take the tree over the elements' numbers.
 TEST(TileCuda, SumsOfRowsInRegistersAreTreesOverTheElementsNumbers) {

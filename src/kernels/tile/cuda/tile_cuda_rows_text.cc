@@ -145,11 +145,6 @@ std::string RowsWriter::walk_text() const {
   return text + (whole_ && !guarded() ? "{\n" : "if (c < length) {\n");
 }
 
-std::string RowsWriter::array_text(size_t view) const {
-  return "aicf::tile::Vec<" + memory_type(view) + ", " + std::to_string(lanes(view, axis(), vector_)) +
-         "> x" + std::to_string(view);
-}
-
 std::string RowsWriter::loads_text(const std::vector<size_t>& views) {
   std::string text;
   for (size_t view : views) text += array_text(view) + "[kItems];\n";
@@ -195,7 +190,7 @@ std::string RowsWriter::stage_text(int number) {
 }
 
 std::string RowsWriter::elements_text(int number, const Stage& stage) {
-  std::string before, inside = column_coordinates(), body, after;
+  std::string before, inside = column_coordinates() + shifted_text(stage), body, after;
   for (int id : stage.elements)
     if (keeps(id) && !revived(number, id))
       before += value_type(id) + " h" + std::to_string(id) + "[kItems][kVector];\n";
@@ -260,13 +255,24 @@ std::string RowsWriter::elements_text(int number, const Stage& stage) {
   if (kept_) return before + walk;
   if (!first.empty())
     first = "if (n" + std::to_string(stage.moments[0].sum) + " == 0) {\nint count = 0;\n" + walk_text() +
-            column_coordinates() + "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + elements +
-            first + "}\ncount += " + vector_count() + ";\n" + walk_end() + started + "}\n";
+            column_coordinates() + shifted_text(stage) +
+            "#pragma unroll\nfor (int v = 0; v < kVector; ++v) {\n" + elements + first +
+            "}\ncount += " + vector_count() + ";\n" + walk_end() + started + "}\n";
   return before + "{\nconstexpr int kAtOnce = " + std::to_string(at_once(stage, axis(), vector_, INFINITY)) +
          ";\nfor (Index start = " + (splits_ > 1 ? "begin + " : "") +
          "Index(lane) * kVector; start < length; start += kAtOnce * kGroup * kVector) {\n" + arrays +
          (loads.empty() ? "" : walk_text() + column_coordinates() + loads + walk_end()) + first + walk +
          taken + "}\n}\n";
+}
+
+std::string RowsWriter::shifted_text(const Stage& stage) const {
+  std::string text;
+  for (size_t view : loaded_views(stage.elements)) {
+    if (!shifted(view)) continue;
+    const std::string number = std::to_string(view);
+    text += "const auto z" + number + " = x" + number + (kept_ ? "[k]" : "[u]") + ".vector();\n";
+  }
+  return text;
 }
 
 std::string RowsWriter::vector_text(size_t view, const std::string& x) {
@@ -295,7 +301,8 @@ std::string RowsWriter::tile_expression_of(int number, int id, const TileValue& 
   if (powers_for_halves(number, v)) return "aicf::tile::exp_half(" + tile_reference(values_, v.args[0]) + ")";
   if (v.op != TileOp::load) return tile_expression(values_, id);
   const auto view = static_cast<size_t>(v.operand);
-  return lane_text(view, axis(), "x" + std::to_string(view) + (kept_ ? "[k]" : "[u]"));
+  const std::string name = std::to_string(view);
+  return lane_text(view, axis(), shifted(view) ? "z" + name : "x" + name + (kept_ ? "[k]" : "[u]"));
 }
 
 std::string RowsWriter::reduce_group(int id, const std::string& own) {

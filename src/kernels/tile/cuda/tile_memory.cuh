@@ -1,71 +1,15 @@
-// Vectors of neighbouring elements between memory and registers: 16-byte accesses where the window allows,
-// and the conversions between element types in memory and register types of tile programs.
+// Conversions between element types in memory and register types of tile programs, of vectors.
 #pragma once
 
 #include "bits.cuh"
 #include "tile/cuda/tile_activations.cuh"
 #include "tile/cuda/tile_functions.cuh"
 
+#define AICF_UNROLL _Pragma("unroll")
+#include "tile/cuda/tile_vectors.cuh"
+
 namespace aicf {
 namespace tile {
-
-// The largest power of two that divides n and is at most `limit`.
-constexpr int access_bytes(int n, int limit) {
-  int bytes = 1;
-  while (2 * bytes <= limit && n % (2 * bytes) == 0) bytes *= 2;
-  return bytes;
-}
-
-template <class T, int N>
-struct alignas(access_bytes(sizeof(T) * N, 16)) Vec {
-  T at[N];
-};
-
-// kAlign: bytes that the address is a multiple of.
-template <int kAlign, class T, int N>
-AICF_FN void load(Vec<T, N>& x, const T* p) {
-  constexpr int kBytes = access_bytes(sizeof(T) * N, kAlign);
-  using W = Words<kBytes>;
-#pragma unroll
-  for (int i = 0; i < int(sizeof(T)) * N / kBytes; ++i)
-    reinterpret_cast<W*>(&x)[i] = reinterpret_cast<const W*>(p)[i];
-}
-template <int kAlign, class T, int N>
-AICF_FN void store(T* p, const Vec<T, N>& x) {
-  constexpr int kBytes = access_bytes(sizeof(T) * N, kAlign);
-  using W = Words<kBytes>;
-#pragma unroll
-  for (int i = 0; i < int(sizeof(T)) * N / kBytes; ++i)
-    reinterpret_cast<W*>(p)[i] = reinterpret_cast<const W*>(&x)[i];
-}
-
-// Elements that lie `stride` apart (0 repeats one), of which the first `left` exist.
-template <class T, int N, class I>
-AICF_FN void load_each(Vec<T, N>& x, const T* p, I stride, I left) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) x.at[i] = i < left ? p[i * stride] : T();
-}
-template <class T, int N, class I>
-AICF_FN void store_each(T* p, const Vec<T, N>& x, I stride, I left) {
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    if (i < left) p[i * stride] = x.at[i];
-}
-// As load and store where all N exist, else element by element.
-template <int kAlign, class T, int N, class I>
-AICF_FN void load_some(Vec<T, N>& x, const T* p, I left) {
-  if (left >= N)
-    load<kAlign>(x, p);
-  else
-    load_each(x, p, I(1), left);
-}
-template <int kAlign, class T, int N, class I>
-AICF_FN void store_some(T* p, const Vec<T, N>& x, I left) {
-  if (left >= N)
-    store<kAlign>(p, x);
-  else
-    store_each(p, x, I(1), left);
-}
 
 // Memory to register.
 AICF_FN float value(f16 x) { return to_float(x); }

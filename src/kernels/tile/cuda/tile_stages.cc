@@ -131,8 +131,7 @@ void StagedWriter::mark_kept(Stage& stage, const std::vector<int>& sinks, const 
 
 int StagedWriter::at_once(const Stage& stage, size_t axis, int vector, double elements) const {
   int bytes = 0;
-  for (size_t view : loaded_views(stage.elements))
-    bytes += lanes(view, axis, vector) * dtype_bytes(space_.views[view].dtype);
+  for (size_t view : loaded_views(stage.elements)) bytes += register_bytes(view, axis, vector);
   return vectors_at_once(bytes, elements);
 }
 

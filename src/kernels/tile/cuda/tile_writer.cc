@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace aicf {
+namespace {
+
+// Accesses of a vector along `axis` are as wide as any.
+bool aligned(const TileView& view, size_t axis, int vector) {
+  return view_alignment(view, axis) >= std::min(16, vector * dtype_bytes(view.dtype));
+}
+
+}  // namespace
 
 TileWriter::TileWriter(const CudaProblem& problem, TileSpace space, TileValues values)
     : problem_(problem),
@@ -27,7 +35,7 @@ TileWriter::Access TileWriter::access(size_t view, size_t axis) const {
   return is_number(strides[axis], 1) ? Access::kContiguous : Access::kStrided;
 }
 
-int TileWriter::vector_width(size_t axis) const {
+int TileWriter::widest_vector(size_t axis) const {
   int narrowest = 16, widest = 1;
   for (size_t i = 0; i < space_.views.size(); ++i) {
     if (access(i, axis) != Access::kContiguous) continue;
@@ -36,13 +44,42 @@ int TileWriter::vector_width(size_t axis) const {
   }
   int width = 16 / narrowest;
   while (width > 1 && width * widest > 64) width /= 2;
-  const auto fits = [&](const TileView& view) {
-    return view_alignment(view, axis) >= std::min(16, width * dtype_bytes(view.dtype));
-  };
+  return width;
+}
+
+int TileWriter::vector_width(size_t axis) const {
+  int width = widest_vector(axis);
   for (size_t i = 0; i < space_.views.size(); ++i)
     if (access(i, axis) == Access::kContiguous)
-      while (width > 1 && !fits(space_.views[i])) width /= 2;
+      while (width > 1 && !aligned(space_.views[i], axis, width)) width /= 2;
   return width;
+}
+
+int TileWriter::shifted_width(size_t axis) const {
+  int width = widest_vector(axis);
+  for (size_t i = input_count(); i < space_.views.size(); ++i)
+    if (access(i, axis) == Access::kContiguous)
+      while (width > 1 && !aligned(space_.views[i], axis, width)) width /= 2;
+  const int narrow = vector_width(axis);
+  return width > 2 * narrow ? width : narrow;
+}
+
+void TileWriter::choose_shifted(size_t axis, int vector) {
+  shifted_.assign(input_count(), false);
+  for (size_t i = 0; i < input_count(); ++i)
+    shifted_[i] =
+        access(i, axis) == Access::kContiguous &&
+        2 * view_alignment(space_.views[i], axis) < std::min(16, vector * dtype_bytes(space_.views[i].dtype));
+}
+
+std::string TileWriter::array_text(size_t view, size_t axis, int vector) const {
+  return "aicf::tile::" + std::string(shifted(view) ? "Shifted" : "Vec") + "<" + memory_type(view) + ", " +
+         std::to_string(lanes(view, axis, vector)) + "> x" + std::to_string(view);
+}
+
+int TileWriter::register_bytes(size_t view, size_t axis, int vector) const {
+  const int bytes = lanes(view, axis, vector) * dtype_bytes(space_.views[view].dtype);
+  return shifted(view) ? bytes + std::min(16, bytes) : bytes;
 }
 
 int TileWriter::store_width(size_t axis) const {
@@ -68,6 +105,9 @@ std::string TileWriter::load_text(size_t view, size_t axis, const std::string& x
   const std::string from = operand(view) + (offset == "0" ? "" : " + " + offset);
   switch (access(view, axis)) {
     case Access::kContiguous: {
+      if (shifted(view))
+        return "aicf::tile::load_shifted(" + x + ", " + from + ", Index(" +
+               (left.empty() ? "kVector" : left) + "));\n";
       const std::string alignment = std::to_string(view_alignment(space_.views[view], axis));
       return left.empty()
                  ? "aicf::tile::load<" + alignment + ">(" + x + ", " + from + ");\n"

@@ -30,6 +30,17 @@ class TileWriter {
   // Elements of a vector along `axis`: 16 bytes of the narrowest contiguous view, less where alignment asks
   // for it.
   int vector_width(size_t axis) const;
+  // The same where inputs may be shifted (Shifted in tile_vectors.cuh), so that only the alignment of outputs
+  // counts; the aligned width if that is half as much or more.
+  int shifted_width(size_t axis) const;
+  // Inputs of which vectors are shifted: aligned accesses would be of less than half of the bytes, for a
+  // shifted vector takes one access more.
+  void choose_shifted(size_t axis, int vector);
+  bool shifted(size_t view) const { return view < shifted_.size() && shifted_[view]; }
+  // The array's type and name: `x` and the view's number.
+  std::string array_text(size_t view, size_t axis, int vector) const;
+  // Of a vector in a thread's registers.
+  int register_bytes(size_t view, size_t axis, int vector) const;
   // The same where every element is on its own. A lane stores 16 bytes of a result at most: neighbouring
   // lanes then fill whole sectors of memory with each store. It loads a sector of an input at most, in as
   // narrow accesses as the input's alignment asks for.
@@ -63,6 +74,12 @@ class TileWriter {
   TileValues values_;
   CudaParams params_;
   TileOffsets offsets_;
+
+ private:
+  // Of 16 bytes of the narrowest contiguous view, whatever its alignment.
+  int widest_vector(size_t axis) const;
+
+  std::vector<bool> shifted_;  // by view; empty: none
 };
 
 // Windows of a problem, inputs first.
