@@ -82,30 +82,32 @@ struct WeightGradientResult {
   I parts;
 };
 
-// Adds the parts: kSlices ranges of them in order, and then these. Blocks of 256 threads have 32 maps and kRounds * 8 /
-// kSlices neighbours along (channel, tap), a warp every 8 / kSlices-th of them. Grid: x: tiles along (channel, tap), y:
-// tiles of maps.
-template <int kSlices, int kRounds, class O>
+// Adds the parts: kSlices ranges of them in order, and then these. Threads of a block have kMaps neighbouring maps, kSlices
+// ranges of each and kPlaces neighbours along (channel, tap), of which each thread has kRounds. Grid: x: tiles along
+// (channel, tap), y: tiles of maps.
+template <int kMaps, int kSlices, int kThreads, int kRounds, class O>
 __device__ __forceinline__ void sum_weight_gradient(const O& o, const float* parts) {
   using I = typename O::Index;
-  constexpr int kMaps = 32, kWarps = 8, kStep = kWarps / kSlices, kPlaces = kStep * kRounds;
+  constexpr int kStep = kThreads / (kMaps * kSlices), kPlaces = kStep * kRounds;
+  static_assert(kStep * kMaps * kSlices == kThreads, "whole places");
   constexpr int kAhead = kRounds >= 8 ? 1 : 8 / kRounds;  // parts of each place that are under way
-  __shared__ float sums[kRounds][kWarps][kMaps + 1];
+  __shared__ float sums[kPlaces][kSlices][kMaps + 1];
   const I taps = o.kernel[0] * o.kernel[1] * o.kernel[2], places = o.channels * taps;
-  const int warp = int(threadIdx.x) / kMaps, lane = int(threadIdx.x) % kMaps;
+  const int lane = int(threadIdx.x) % kMaps, row = int(threadIdx.x) / kMaps, own = row % kSlices,
+            first_step = row / kSlices;
   const I first_place = I(blockIdx.x) * kPlaces, first_map = I(blockIdx.y) * kMaps, map = first_map + lane;
   const I group = divide(map, o.product_maps), column = map - group * o.product_maps;
   const float* from[kRounds];
   float sum[kRounds];
 #pragma unroll
   for (int r = 0; r < kRounds; ++r) {
-    const I place = min(I(first_place + r * kStep + warp / kSlices), I(places - 1));
+    const I place = min(I(first_place + r * kStep + first_step), I(places - 1));
     const I channel = divide(place, taps), tap = place - channel * taps;
     from[r] = parts + group * o.group +
               (tap * o.product_channels + divide(column, o.group_maps) * o.channels + channel) * o.row + column;
     sum[r] = 0.0f;
   }
-  const I slice = (o.parts + kSlices - 1) / kSlices, begin = I(warp % kSlices) * slice,
+  const I slice = (o.parts + kSlices - 1) / kSlices, begin = I(own) * slice,
           end = map < o.maps ? min(o.parts, I(begin + slice)) : I(0);
   for (I part = begin; part < end; part += kAhead) {
     float ahead[kRounds][kAhead];
@@ -120,13 +122,13 @@ __device__ __forceinline__ void sum_weight_gradient(const O& o, const float* par
       for (int i = 0; i < kAhead; ++i) sum[r] += ahead[r][i];
   }
 #pragma unroll
-  for (int r = 0; r < kRounds; ++r) sums[r][warp][lane] = sum[r];
+  for (int r = 0; r < kRounds; ++r) sums[r * kStep + first_step][own][lane] = sum[r];
   __syncthreads();
-  for (int i = int(threadIdx.x); i < kMaps * kPlaces; i += 256) {
+  for (int i = int(threadIdx.x); i < kMaps * kPlaces; i += kThreads) {
     const int at = i % kPlaces, to_map = i / kPlaces;
-    float total = sums[at / kStep][at % kStep * kSlices][to_map];
+    float total = sums[at][0][to_map];
 #pragma unroll
-    for (int s = 1; s < kSlices; ++s) total += sums[at / kStep][at % kStep * kSlices + s][to_map];
+    for (int s = 1; s < kSlices; ++s) total += sums[at][s][to_map];
     const I to = first_place + at, m = first_map + to_map;
     if (to >= places || m >= o.maps) continue;
     const I channel = divide(to, taps), tap = to - channel * taps;

@@ -367,6 +367,30 @@ TEST(WeightGradientCuda, PartsFillTheMachine) {
   EXPECT_GE(blocks("weight_gradient_depthwise", {.images = 32, .size = {56, 56}, .groups = 64}), 100);
 }
 
+// Many parts of few results are shared by the threads of a block: none has more of them one after the other
+// than it asks for at once. Results that fill the machine have a thread each.
+TEST(WeightGradientCuda, FewResultsShareTheirParts) {
+  const auto sum = [](const char* row, DType dtype, const Case& c) {
+    const CudaCode code = code_of(row, problem_of(dtype, c));
+    const size_t at = code.source.find("aicf::sum_weight_gradient<");
+    return code.source.substr(at, code.source.find('(', at) - at);
+  };
+  const Case volume{.images = 161, .channels = 16, .maps = 16, .size = {8, 28, 28}};
+  const Case depthwise{.images = 367, .channels = 32, .maps = 32, .size = {14, 14}, .groups = 32};
+  const Case large{.images = 64, .channels = 512, .maps = 512, .size = {14, 14}, .last = false};
+  EXPECT_EQ(sum("weight_gradient_wgmma", DType::f16, volume), "aicf::sum_weight_gradient<16, 16, 256, 1>");
+  EXPECT_EQ(sum("weight_gradient_depthwise", DType::f16, depthwise),
+            "aicf::sum_weight_gradient<32, 32, 1024, 1>");
+  EXPECT_EQ(sum("weight_gradient_wgmma", DType::f16, large), "aicf::sum_weight_gradient<32, 1, 256, 8>");
+}
+
+// Of 14 rows columns have seven, not twelve and two.
+TEST(WeightGradientCuda, DepthwiseColumnsAreOfOneLength) {
+  const Case c{.images = 367, .channels = 32, .maps = 32, .size = {14, 14}, .groups = 32};
+  const std::string text = code_of("weight_gradient_depthwise", problem_of(DType::f16, c)).source;
+  EXPECT_NE(text.find(", 256, 7>::run"), std::string::npos);
+}
+
 TEST(WeightGradientCuda, EveryBoxOfAVariantIsItsOwn) {
   CudaProblem p = problem_of(DType::bf16, {.images = 32, .channels = 136, .maps = 96, .size = {56, 56}});
   const std::string chosen = code_of("weight_gradient_mma", p).source;

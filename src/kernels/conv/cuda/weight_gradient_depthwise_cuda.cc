@@ -91,7 +91,8 @@ DepthwisePlan depthwise_plan(const CudaProblem& problem, const WeightGradientPro
                 all = std::max<int64_t>(across * (w.groups / plan.channels), 1),
                 pieces = ceil_div(kColumnsOfThread * threads, all),
                 least = std::min(height, kWindows * known(w.axes[kRowAxis].kernel));
-  plan.rows = std::max(least, ceil_div(height, pieces));
+  // Columns of one length: a thread that has a short one waits for those with long ones.
+  plan.rows = ceil_div(height, ceil_div(height, std::max(least, ceil_div(height, pieces))));
   // Blocks of several channels have long parts, as many as run at a time; of one channel, so many that the
   // last ones leave few idle.
   const int64_t most_blocks = (last ? resident_blocks(plan) : 16) * problem.machine.multiprocessors;

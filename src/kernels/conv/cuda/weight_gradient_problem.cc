@@ -9,8 +9,32 @@ namespace aicf {
 namespace {
 
 constexpr size_t kListsAt = 3;  // where the lists of numbers begin in the row's params
-constexpr int64_t kMapsOfSum = 32, kWarpsOfSum = 8;
-constexpr int32_t kSumBlock = 256;
+// The threads that add parts, as sum_weight_gradient has them: of a block, neighbouring maps, ranges of the
+// parts, and places of a thread.
+struct SumOfParts {
+  int64_t maps = 1, slices = 1, threads = 256, rounds = 1;
+  int64_t places() const { return threads / (maps * slices) * rounds; }
+};
+
+// A thread has so many parts under way as a range holds, as long as the machine has threads for more ranges:
+// what few parts of few results take is the trips to memory one after the other.
+SumOfParts sum_of_parts(const CudaMachine& machine, int64_t parts, int64_t places, int64_t maps) {
+  constexpr int64_t kWarp = 32, kUnderWay = 8, kMostThreads = 1024, kThreadsAtATime = 2048, kMostRounds = 8;
+  SumOfParts sum;
+  while (sum.maps < std::min(maps, kWarp)) sum.maps *= 2;
+  const int64_t results = std::max<int64_t>(round_up(maps, sum.maps) * places, 1),
+                most_slices = machine.multiprocessors * kThreadsAtATime / results;
+  while (sum.slices * kUnderWay < parts && 2 * sum.slices <= most_slices &&
+         2 * sum.slices * sum.maps <= kMostThreads)
+    sum.slices *= 2;
+  sum.threads = std::max(sum.threads, sum.slices * sum.maps);
+  // Where results fill the machine, a block has several rounds of them.
+  const int64_t tiles = ceil_div(maps, sum.maps);
+  while (sum.rounds < kMostRounds &&
+         ceil_div(places, sum.places() * 2) * tiles >= 2 * machine.filling_blocks())
+    sum.rounds *= 2;
+  return sum;
+}
 
 int64_t known_size(const Dim& dim) { return dim.require_constant("a size of a weight gradient"); }
 
@@ -135,26 +159,19 @@ std::string weight_gradient_result_text(const CudaProblem& problem, const Weight
 void add_weight_gradient_sum(CudaCode& code, const CudaProblem& problem, const WeightGradientProblem& w,
                              const WeightGradientParts& parts, const Dim& offset) {
   const CudaWindow& out = problem.outputs[0];
-  // Few parts are added by one warp each: there is enough to do side by side.
-  constexpr int64_t kManyParts = 16;
-  const int64_t slices = parts.count >= kManyParts ? kWarpsOfSum : 1, step = kWarpsOfSum / slices,
-                places = w.channels * w.taps, maps = ceil_div(known_size(out.sizes[0]), kMapsOfSum);
-  // Where results fill the machine, a block has several rounds of them.
-  constexpr int64_t kMostRounds = 8;
-  int64_t rounds = 1;
-  while (rounds < kMostRounds &&
-         ceil_div(places, step * rounds * 2) * maps >= 2 * problem.machine.filling_blocks())
-    rounds *= 2;
+  const int64_t places = w.channels * w.taps, maps = known_size(out.sizes[0]);
+  const SumOfParts sum = sum_of_parts(problem.machine, parts.count, places, maps);
+  const auto comma = [](int64_t v) { return std::to_string(v) + ", "; };
   CudaParams params;
   const std::string body = weight_gradient_index_text(problem, Dim(0), parts) +
                            weight_gradient_result_text(problem, w, parts, "o", params) +
-                           "  aicf::sum_weight_gradient<" + std::to_string(slices) + ", " +
-                           std::to_string(rounds) +
+                           "  aicf::sum_weight_gradient<" + comma(sum.maps) + comma(sum.slices) +
+                           comma(sum.threads) + std::to_string(sum.rounds) +
                            ">(o, reinterpret_cast<const float*>(static_cast<const char*>(workspace) + " +
                            params.expr(offset) + "));\n";
-  CudaLaunch launch =
-      flat_launch("sum_weight_gradient", Dim(ceil_div(places, step * rounds)), kSumBlock, params);
-  launch.grid[1] = Dim(maps);
+  CudaLaunch launch = flat_launch("sum_weight_gradient", Dim(ceil_div(places, sum.places())),
+                                  static_cast<int32_t>(sum.threads), params);
+  launch.grid[1] = Dim(ceil_div(maps, sum.maps));
   add_kernel(code, problem, std::move(launch), body);
 }
 
