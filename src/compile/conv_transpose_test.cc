@@ -172,6 +172,48 @@ TEST(PlainConvolutions, DepthwiseOnesKeepChannelsLast) {
   EXPECT_EQ(depthwise->outputs[0].strides[1], Dim(1));
 }
 
+// Those of halves take channels as they lie, also where their weights' gradient reads the same: no copy, and
+// a result that no product reads stays row-major.
+TEST(PlainConvolutions, DepthwiseOnesOfHalvesReadInPlace) {
+  const SelectedCalls s = select_calls(parse(R"(program {
+  entry main(%x: f16[367, 32, 14, 14], %w: f16[32, 1, 3, 3]) {
+    %0 = conv(%x, %w, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 32} : f16[367, 32, 14, 14]
+    %1 = tanh(%0) : f16[367, 32, 14, 14]
+    %2 = conv_weight_gradient(%x, %1) {kernel = [3, 3], strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 32} : f16[32, 1, 3, 3]
+    return "y" = %2
+  }
+}
+)"),
+                                       "sm_90");
+  EXPECT_EQ(s.calls.calls.size(), 2u);
+  const KernelCall* gradient = call_of(s, "weight_gradient_depthwise");
+  ASSERT_NE(gradient, nullptr);
+  for (const Window& w : gradient->inputs) EXPECT_EQ(w.strides[1], Dim(14 * 14));
+}
+
+// Between products they keep channels last, and before one they store them so.
+TEST(PlainConvolutions, DepthwiseOnesOfHalvesStoreWhatProductsRead) {
+  for (const char* before : {"%x", "%0"}) {
+    const SelectedCalls s = select_calls(
+        parse(
+            std::string(R"(program {
+  entry main(%x: f16[8, 64, 28, 28], %v: f16[64, 64, 3, 3], %w: f16[64, 1, 3, 3]) {
+    %0 = conv(%x, %v, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]} : f16[8, 64, 28, 28]
+    %1 = conv()") +
+            before +
+            R"(, %w, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], groups = 64} : f16[8, 64, 28, 28]
+    %2 = conv(%1, %v, none) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1]} : f16[8, 64, 28, 28]
+    return "y" = %2, "z" = %0
+  }
+}
+)"),
+        "sm_90");
+    const KernelCall* depthwise = call_of(s, "conv_depthwise");
+    ASSERT_NE(depthwise, nullptr) << before;
+    EXPECT_EQ(depthwise->outputs[0].strides[1], Dim(1)) << before;
+  }
+}
+
 // A norm over channels leaves them last, and the transpose back is seen, not stored; so do sums of such
 // values.
 TEST(PlainConvolutions, DepthwiseOnesSeeChannelsLastThroughTransposes) {

@@ -82,8 +82,10 @@ class Orders {
 
   void spread(const Node& node) {
     if (const std::optional<Conv> conv = conv_of(graph_, node)) {
-      if (prefers_last(node, *conv) || feeds_parts_[static_cast<size_t>(node.results[0])] ||
-          (lies_last(node.operands[0]) && keeps_last(*conv)))
+      const auto result = static_cast<size_t>(node.results[0]);
+      if (prefers_last(node, *conv) || feeds_parts_[result] ||
+          (takes_either(*conv) &&
+           (lies_last(node.operands[0]) || (is_of_halves(*conv) && feeds_conv_[result]))))
         for (ValueId id : node.results) set_last(id);
       return;
     }
@@ -199,12 +201,14 @@ class Orders {
     if (!target_.is_cuda()) return has_packed_form(conv);
     return wants_matrix_units(conv) || by_parts_.contains(node.results[0]);
   }
-  // A depthwise convolution of f32 takes channels either way; on a CPU, of one map each.
-  bool keeps_last(const Conv& conv) const {
+  static bool is_of_halves(const Conv& conv) { return is_half(conv.graph.dtype(conv.node.operands[0])); }
+  // A depthwise convolution takes channels either way; of f32 where there are many, on a CPU of one map each.
+  bool takes_either(const Conv& conv) const {
+    if (!is_depthwise(conv)) return false;
+    if (is_of_halves(conv)) return target_.is_cuda();
     const TensorType& w = conv.graph.type(conv.node.operands[1]);
     const int64_t groups = conv.node.attrs.get_int("groups");
-    return w.dtype == DType::f32 && w.shape[1] == Dim(1) && groups >= kFewMaps &&
-           (target_.is_cuda() || w.shape[0] == Dim(groups));
+    return w.dtype == DType::f32 && groups >= kFewMaps && (target_.is_cuda() || w.shape[0] == Dim(groups));
   }
 
   const Graph& graph_;
@@ -307,8 +311,13 @@ std::optional<Conv> conv_of(const Graph& graph, const Node& node) {
   return Conv{node.bodies[0], node.bodies[0].nodes()[0]};
 }
 
+bool is_depthwise(const Conv& conv) {
+  return conv.node.attrs.get_int("groups") > 1 && conv.graph.type(conv.node.operands[1]).shape[1] == Dim(1);
+}
+
 bool wants_matrix_units(const Conv& conv) {
-  return is_half(conv.graph.dtype(conv.node.operands[0])) || conv.node.attrs.get_bool("tf32");
+  return !is_depthwise(conv) &&
+         (is_half(conv.graph.dtype(conv.node.operands[0])) || conv.node.attrs.get_bool("tf32"));
 }
 
 const KernelRow* find_parts_row(const std::vector<const KernelRow*>& rows) {
