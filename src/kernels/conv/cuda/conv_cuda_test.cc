@@ -19,6 +19,7 @@ using cuda_testing::channels_last;
 using cuda_testing::compile_all;
 using cuda_testing::conv_problem;
 using cuda_testing::ConvCase;
+using cuda_testing::dense;
 using cuda_testing::expect_compiles;
 using cuda_testing::hopper_rows;
 using cuda_testing::LayoutText;
@@ -569,6 +570,34 @@ TEST(ConvCuda, DepthwiseTilesFollowTheWork) {
     EXPECT_GE(many.rows * many.columns, 8) << last;
     EXPECT_LE(few.rows * few.columns, 4) << last;
   }
+}
+
+// Rows of results that are no multiples of a tile's width are stored in the widest units that they hold, and
+// a tile is no wider than one where scattered stores would take longest.
+TEST(ConvCuda, DepthwiseTilesStoreWholeUnits) {
+  RandomWindows random(3);
+  std::vector<std::string> texts;
+  const auto text = [&](int64_t kernel, int64_t side) {
+    CudaProblem p = conv_problem(random, DType::f16,
+                                 {.groups = 32, .channels = 1, .maps = 1, .kernel = kernel, .stride = 1});
+    p.inputs[0] = dense(DType::f16, {Dim(300), Dim(32), Dim(side), Dim(side)});
+    const Dim out(side + 2 - (kernel - 1));
+    p.outputs[0] = dense(DType::f16, {Dim(300), Dim(32), out, out});
+    p.inputs[1] = dense(DType::f16, p.inputs[1].sizes);
+    p.arch = 90;
+    texts.push_back(find_cuda_kernel("conv_depthwise")->generate(p).source);
+    return texts.back();
+  };
+  EXPECT_NE(text(3, 14).find("ConvDepthwiseFirst<aicf::f16, float, 2, 1, 2, aicf::DepthwiseTile"),
+            std::string::npos);
+  EXPECT_NE(text(3, 7).find("ConvDepthwiseFirst<aicf::f16, float, 1, 0, 1, aicf::DepthwiseTile"),
+            std::string::npos);
+  // Of a row of 30, four results in two stores.
+  EXPECT_NE(text(7, 34).find(", 2, aicf::DepthwiseTile<float, 1, 7, 7, 1, 1, 1, 1, 6, 4>"), std::string::npos)
+      << texts.back();
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
 // Parts are added by a block for each four results of the threads.

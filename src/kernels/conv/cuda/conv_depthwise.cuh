@@ -248,11 +248,12 @@ struct ConvDepthwiseLast {
 
 // Positions of a row are neighbours: a thread makes a tile of a plane, of an image and a map. It loads x in aligned units of
 // kUnit elements that lie inside or outside of a row as a whole; kShift: elements of the first unit before the window.
-// kWide: rows of results begin at multiples of the tile's width.
-template <class T, class Acc, int kUnit, int kShift, bool kWide, class Tile>
+// It stores kStored neighbouring results at a time, which lie inside or outside of a row as a whole, too.
+template <class T, class Acc, int kUnit, int kShift, int kStored, class Tile>
 struct ConvDepthwiseFirst {
   using E = Element<T>;
   static constexpr int kUnits = (kShift + Tile::kColumns + kUnit - 1) / kUnit;
+  static_assert(Tile::kResultColumns % kStored == 0, "whole stores");
 
   template <class O, class Epilogue>
   static __device__ void run(const O& o, const Epilogue& epilogue, typename O::Index maps, typename O::Index tiles) {
@@ -292,15 +293,13 @@ struct ConvDepthwiseFirst {
       if (at.y + ry >= o.axis[1].out) continue;
       const auto plane = epilogue.row(int64_t(at.outer));
       const int64_t first = int64_t(at.y + ry) * o.axis[2].out + at.x;
-      if constexpr (kWide) {
-        Acc values[Tile::kResultColumns];
 #pragma unroll
-        for (int rx = 0; rx < Tile::kResultColumns; ++rx) values[rx] = acc[ry][rx][0];
-        epilogue.template apply<Tile::kResultColumns>(plane, first, values);
-      } else {
+      for (int rx = 0; rx < Tile::kResultColumns; rx += kStored) {
+        if (at.x + rx >= o.axis[2].out) continue;
+        Acc values[kStored];
 #pragma unroll
-        for (int rx = 0; rx < Tile::kResultColumns; ++rx)
-          if (at.x + rx < o.axis[2].out) epilogue.template apply<1>(plane, first + rx, acc[ry][rx]);
+        for (int i = 0; i < kStored; ++i) values[i] = acc[ry][rx + i][0];
+        epilogue.template apply<kStored>(plane, first + rx, values);
       }
     }
   }

@@ -167,12 +167,27 @@ class DepthwiseWriter {
       work.x_loads = row_units(g, tile).count;
       work.weights = g.taps();
       work.threads = size(tiles(conv_.images * conv_.groups * conv_.maps, tile));
+      work.sectors = row_sectors() * static_cast<double>(tile.columns / stored_together(tile));
     } else {
       work.x_loads = work.x_columns;
       work.weights = tile.rows * g.taps() * tile.maps;  // read again for each row of results
       work.threads = size(tiles(conv_.images * ceildiv(conv_.groups * conv_.maps, Dim(tile.maps)), tile));
     }
     return work;
+  }
+  // Neighbouring results of a tile of a plane that one store writes: no row ends among them.
+  int64_t stored_together(const ResultTile& tile) const {
+    int64_t count = tile.columns;
+    while (!is_multiple(conv_.axes[2].out, count)) count /= 2;
+    return count;
+  }
+  // Of all rows of results, each by itself.
+  double row_sectors() const {
+    constexpr int64_t kSector = 32;
+    const int64_t bytes = size(conv_.axes[2].out) * dtype_bytes(problem_.outputs[0].dtype);
+    const double across = static_cast<double>(bytes) / kSector + (bytes % kSector == 0 ? 0 : 1);
+    return across * static_cast<double>(size(conv_.images * conv_.groups * conv_.maps * conv_.axes[0].out *
+                                             conv_.axes[1].out));
   }
   // Whether sums, a row of x and the weights at hand leave registers for a second block of as many threads.
   bool leaves_registers(const ResultTile& tile) const {
@@ -279,11 +294,11 @@ class DepthwiseWriter {
     const DepthwiseWork work = best_work();
     const ResultTile tile{work.rows, work.columns, 1};
     const auto [unit, shift, count] = row_units(g, tile);
-    const bool wide = is_multiple(conv_.axes[2].out, tile.columns);
     const Dim all = tiles(conv_.images * maps, tile);
     CudaParams params;
-    const std::string run = "aicf::ConvDepthwiseFirst<" + types_ + listed({unit, shift}) + ", " + flag(wide) +
-                            ", " + tile_text(g, conv_accumulator(dtype_), tile) + ">::run(o, epilogue, I(" +
+    const std::string run = "aicf::ConvDepthwiseFirst<" + types_ +
+                            listed({unit, shift, stored_together(tile)}) + ", " +
+                            tile_text(g, conv_accumulator(dtype_), tile) + ">::run(o, epilogue, I(" +
                             params.expr(maps) + "), I(" + params.expr(all) + "))";
     const auto threads = static_cast<int32_t>(work.block);
     return code(flat_launch(function(), blocks_for(all, threads), threads, params), run, params,

@@ -39,8 +39,8 @@ double depthwise_microseconds(const DepthwiseWork& work) {
                 own = std::max<int64_t>(1, ceil_div(blocks, work.machine.multiprocessors));
   const auto waves = static_cast<double>(ceil_div(own * work.block, kThreads)),
              warps = static_cast<double>(ceil_div(own * work.block, 32 * kSchedulers));
-  const double cycles =
-      std::max({waves * thread.alone, warps * thread.issued * kConvBusy, work.bytes / kConvMemoryBytes});
+  const double cycles = std::max({waves * thread.alone, warps * thread.issued * kConvBusy,
+                                  work.bytes / kConvMemoryBytes, work.sectors / kConvSectors});
   return (kConvStart + cycles) / kCyclesPerMicrosecond;
 }
 

@@ -18,6 +18,7 @@ struct DepthwiseWork {
   int64_t x_rows = 0, x_columns = 0, x_loads = 0;
   int64_t weights = 0;  // that it reads, for a tile
   double bytes = 0;     // of x and of the result
+  double sectors = 0;   // that stores write, each as often as a store writes a part of it; 0: whole ones
   CudaMachine machine = {};
 };
 
