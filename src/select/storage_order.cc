@@ -82,10 +82,11 @@ class Orders {
 
   void spread(const Node& node) {
     if (const std::optional<Conv> conv = conv_of(graph_, node)) {
-      const auto result = static_cast<size_t>(node.results[0]);
-      if (prefers_last(node, *conv) || feeds_parts_[result] ||
+      const bool feeds_conv = std::any_of(node.results.begin(), node.results.end(),
+                                          [&](ValueId id) { return feeds_conv_[static_cast<size_t>(id)]; });
+      if (prefers_last(node, *conv) || feeds_parts_[static_cast<size_t>(node.results[0])] ||
           (takes_either(*conv) &&
-           (lies_last(node.operands[0]) || (is_of_halves(*conv) && feeds_conv_[result]))))
+           (lies_last(node.operands[0]) || (feeds_conv && is_narrow(*conv) && target_.is_cuda()))))
         for (ValueId id : node.results) set_last(id);
       return;
     }
@@ -201,11 +202,10 @@ class Orders {
     if (!target_.is_cuda()) return has_packed_form(conv);
     return wants_matrix_units(conv) || by_parts_.contains(node.results[0]);
   }
-  static bool is_of_halves(const Conv& conv) { return is_half(conv.graph.dtype(conv.node.operands[0])); }
   // A depthwise convolution takes channels either way; of f32 where there are many, on a CPU of one map each.
   bool takes_either(const Conv& conv) const {
     if (!is_depthwise(conv)) return false;
-    if (is_of_halves(conv)) return target_.is_cuda();
+    if (is_narrow(conv) && target_.is_cuda()) return true;
     const TensorType& w = conv.graph.type(conv.node.operands[1]);
     const int64_t groups = conv.node.attrs.get_int("groups");
     return w.dtype == DType::f32 && groups >= kFewMaps && (target_.is_cuda() || w.shape[0] == Dim(groups));
@@ -311,14 +311,15 @@ std::optional<Conv> conv_of(const Graph& graph, const Node& node) {
   return Conv{node.bodies[0], node.bodies[0].nodes()[0]};
 }
 
+bool is_narrow(const Conv& conv) {
+  return is_half(conv.graph.dtype(conv.node.operands[0])) || conv.node.attrs.get_bool("tf32");
+}
+
 bool is_depthwise(const Conv& conv) {
   return conv.node.attrs.get_int("groups") > 1 && conv.graph.type(conv.node.operands[1]).shape[1] == Dim(1);
 }
 
-bool wants_matrix_units(const Conv& conv) {
-  return !is_depthwise(conv) &&
-         (is_half(conv.graph.dtype(conv.node.operands[0])) || conv.node.attrs.get_bool("tf32"));
-}
+bool wants_matrix_units(const Conv& conv) { return is_narrow(conv) && !is_depthwise(conv); }
 
 const KernelRow* find_parts_row(const std::vector<const KernelRow*>& rows) {
   const auto row = std::find_if(rows.begin(), rows.end(),

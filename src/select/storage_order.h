@@ -52,9 +52,11 @@ struct Conv {
 };
 // That of a node, if it is one or begins with one.
 std::optional<Conv> conv_of(const Graph& graph, const Node& node);
+// Of halves, or of f32 in tf32.
+bool is_narrow(const Conv& conv);
 // Whether each of several groups has one channel.
 bool is_depthwise(const Conv& conv);
-// Whether it is for the matrix units of a GPU: halves, or f32 in tf32, of several channels or one group.
+// Whether it is for the matrix units of a GPU: a narrow one that is not depthwise.
 bool wants_matrix_units(const Conv& conv);
 // Whether a convolution of f32 takes clearly less time by parts on matrix units, channels last, than any does
 // over channels first, by the estimates of the rows, or is to run so.
