@@ -600,6 +600,35 @@ TEST(ConvCuda, DepthwiseTilesStoreWholeUnits) {
     EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
 }
 
+// Few maps are the rows of results in planes: a tile has no second block of rows for them.
+TEST(ConvCuda, FewMapsInPlanesHaveOneBlockOfRows) {
+  RandomWindows random(3);
+  std::vector<std::string> texts;
+  const auto rows = [&](int64_t maps) {
+    CudaProblem p = conv_problem(random, DType::f16,
+                                 {.spatial = 3, .channels = 16, .maps = maps, .kernel = 3, .stride = 1});
+    p.inputs[0] = channels_last(dense(DType::f16, {Dim(40), Dim(16), Dim(8), Dim(28), Dim(28)}));
+    p.inputs[1] = dense(DType::f16, p.inputs[1].sizes);
+    p.outputs[0] = dense(DType::f16, {Dim(40), Dim(maps), Dim(8), Dim(28), Dim(28)});
+    p.arch = 90;
+    const CudaKernel& row = *find_cuda_kernel("conv_mma");
+    for (const KernelVariant& variant : cuda_variants(row, p)) {
+      const auto way = std::get<ConvWay>(variant.way);
+      if (way.loads != ConvLoads::gathered) continue;
+      p.way = variant.way;
+      texts.push_back(row.generate(p).source);
+      return way.product.block_m;
+    }
+    return 0;
+  };
+  EXPECT_EQ(rows(16), 64);
+  EXPECT_EQ(rows(64), 64);
+  EXPECT_EQ(rows(72), 128);
+  AICF_NEEDS_NVRTC();
+  for (const std::string& image : compile_cuda(texts, "sm_90a"))
+    EXPECT_EQ(cuda_testing::stack_bytes(image), 0);
+}
+
 // Parts are added by a block for each four results of the threads.
 TEST(ConvCuda, BlocksShareTheSumOfParts) {
   RandomWindows random(3);

@@ -24,11 +24,16 @@ MatmulWay split(MatmulWay way, int parts) {
   return way;
 }
 
+// Two blocks of 64 rows, or one where there are no more: few maps are rows of results in planes.
+MatmulWay large_tile(const MatmulSizes& sizes, int columns) {
+  return wgmma(sizes.m <= 64 ? 64 : 128, columns, 3);
+}
+
 // Enough tiles to fill the machine. Waves of blocks decide, at two of 128 columns or three of 64 per
 // multiprocessor; with a short K the epilogue does, and more, smaller blocks hide more of its latency.
 MatmulWay choose_large(const MatmulSizes& sizes) {
   constexpr int64_t kShortDepth = 256;
-  const MatmulWay narrow = wgmma(128, 64, 3), wide = wgmma(128, 128, 3);
+  const MatmulWay narrow = large_tile(sizes, 64), wide = large_tile(sizes, 128);
   if (sizes.n <= 64 || sizes.k <= kShortDepth) return narrow;
   const int64_t wide_waves = ceil_div(tile_count(sizes, wide), 2 * sizes.machine.multiprocessors);
   const int64_t narrow_waves = ceil_div(tile_count(sizes, narrow), 3 * sizes.machine.multiprocessors);
@@ -40,9 +45,9 @@ MatmulWay choose_large(const MatmulSizes& sizes) {
 }
 
 std::vector<PricedMatmul> large_ways(const MatmulSizes& sizes) {
-  const MatmulWay best = choose_large(sizes), wide = wgmma(128, 128, 3);
+  const MatmulWay best = choose_large(sizes), wide = large_tile(sizes, 128);
   std::vector<PricedMatmul> ways{estimated(sizes, best)};
-  for (const MatmulWay& way : {wgmma(128, 64, 3), wide, split(wide, 2)})
+  for (const MatmulWay& way : {large_tile(sizes, 64), wide, split(wide, 2)})
     if (!(way == best)) ways.push_back(estimated(sizes, way));
   return ways;
 }
@@ -86,7 +91,7 @@ std::vector<PricedMatmul> gathered_ways(const MatmulSizes& sizes, int arch) {
       if (!is_sliced(way) && !loads_all_of_k(way)) ways.push_back(estimated(sizes, way));
     return ways;
   }
-  const bool is_large = tile_count(sizes, wgmma(128, 64, 3)) >= sizes.machine.multiprocessors;
+  const bool is_large = tile_count(sizes, large_tile(sizes, 64)) >= sizes.machine.multiprocessors;
   ways = is_large ? large_ways(sizes) : small_ways(sizes);
   for (const PricedMatmul& other : is_large ? small_ways(sizes) : large_ways(sizes)) ways.push_back(other);
   return ways;
