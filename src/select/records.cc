@@ -20,8 +20,11 @@ constexpr std::string_view kHeader = "target,units,op,region,params,operands,cho
 constexpr size_t kFields = kKeyFields + 4;
 constexpr std::string_view kRevision = " kernel ";
 
+// Thousandths, as they are written, so that what is read again is the same.
 bool parse_time(std::string_view text, double& value) {
-  return parse_number(text, value) && std::isfinite(value) && value >= 0;
+  if (!parse_number(text, value) || !std::isfinite(value) || value < 0) return false;
+  if (value < 1e12) value = std::round(value * 1000) / 1000;
+  return true;
 }
 
 bool parse_record(std::string_view line, Record& record) {

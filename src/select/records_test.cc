@@ -56,6 +56,16 @@ TEST(Records, a_file_and_back) {
   EXPECT_EQ(parse_records(to_string(records), "test"), records);
 }
 
+TEST(Records, times_of_more_than_thousandths_are_written_and_read_the_same) {
+  std::vector<Record> given = {record(recorded_product(1, 2, 3), "a")};
+  std::string text = to_string(given);
+  const size_t at = text.find(",a,") + 3;
+  text.replace(at, text.find(',', at) - at, "315.58823315");
+  const std::vector<Record> read = parse_records(text, "test");
+  EXPECT_EQ(read[0].microseconds, 315.588);
+  EXPECT_EQ(parse_records(to_string(read), "again"), read);
+}
+
 TEST(Records, malformed_files_name_the_line) {
   const std::string header = to_string(std::vector<Record>{});
   const std::string good =
