@@ -260,35 +260,37 @@ std::optional<ValueId> slice_before_pointwise(Graph& graph, const Node& node, co
   return value;
 }
 
-// The pointwise nodes between values that `perm` puts back in order, or that have one element, and a result.
+// What pointwise nodes make of transposes that `perm` undoes, and of values of one element.
 struct TransposedTree {
-  std::vector<Node> nodes;              // in topological order; copies, as nodes move while others are added
-  std::map<ValueId, ValueId> in_order;  // of a transposed value that one whose transpose it is
+  std::vector<Node> nodes;  // in topological order; copies, as nodes move while others are added
+  std::map<ValueId, ValueId>
+      in_order;                 // what a transposed value is the transpose of; itself until it is made
+  size_t seen = 0, leaves = 0;  // pointwise nodes, transposes
 };
 
-constexpr size_t kTransposedNodes = 16, kTransposedLeaves = 2;  // a leaf more is a read more if others read f
+// A leaf more is a read more where others read what the tree makes.
+constexpr size_t kTransposedNodes = 16, kTransposedLeaves = 2;
 
 bool find_transposed(const Graph& graph, ValueId id, const Ints& perm, TransposedTree& tree) {
   if (tree.in_order.contains(id) || element_count(graph.shape(id)) == Dim(1)) return true;
   const Node* node = graph.producer(id);
-  if (node == nullptr || node->results.size() != 1) return false;
+  if (node == nullptr) return false;
   if (node->op == Op::transpose) {
     const Ints& inner = node->attrs.get_ints("perm");
     for (size_t i = 0; i < perm.size(); ++i)
       if (inner[static_cast<size_t>(perm[i])] != static_cast<int64_t>(i)) return false;
     tree.in_order[id] = node->operands[0];
-    return tree.in_order.size() - tree.nodes.size() <= kTransposedLeaves;
+    return ++tree.leaves <= kTransposedLeaves;
   }
-  if (!is_pointwise(*node)) return false;
-  const Node made = *node;
-  for (const ValueId operand : made.operands) {
-    const bool whole = graph.shape(operand) == graph.shape(id);
-    if (!whole && element_count(graph.shape(operand)) != Dim(1)) return false;
+  if (!is_pointwise(*node) || ++tree.seen > kTransposedNodes) return false;
+  for (const ValueId operand : node->operands) {
+    const Shape& shape = graph.shape(operand);
+    if (!(shape == graph.shape(id)) && !(element_count(shape) == Dim(1))) return false;
     if (!find_transposed(graph, operand, perm, tree)) return false;
   }
-  tree.nodes.push_back(made);
-  tree.in_order[id] = id;  // until it is made
-  return tree.nodes.size() <= kTransposedNodes;
+  tree.nodes.push_back(*node);
+  tree.in_order[id] = id;
+  return true;
 }
 
 // transpose(f(transpose(x))) = f(x), where the two transposes undo each other: as gradients of them are.
@@ -298,7 +300,7 @@ std::optional<ValueId> drop_transposes_around_pointwise(Graph& graph, const Node
   if (last == nullptr || !is_pointwise(*last)) return std::nullopt;
   TransposedTree tree;
   const bool found = find_transposed(graph, node.operands[0], node.attrs.get_ints("perm"), tree);
-  if (!found || tree.in_order.size() == tree.nodes.size()) return std::nullopt;
+  if (!found || tree.leaves == 0) return std::nullopt;
   for (const Node& made : tree.nodes) {
     std::vector<ValueId> operands = made.operands;
     for (ValueId& operand : operands)

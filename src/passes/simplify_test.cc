@@ -61,6 +61,19 @@ TEST(Simplify, TransposesAroundPointwiseOpsAreDropped) {
   testing::expect_equal_meaning(program, graph, {{"n", 4}});
 }
 
+// A long chain is not walked to its end for every transpose behind it, nor by as many calls.
+TEST(Simplify, TransposesAroundLongChainsStay) {
+  std::string text =
+      "program {\n  entry main(%x: f32[2, 3]) {\n    %0 = transpose(%x) {perm = [1, 0]} : f32[3, 2]\n";
+  constexpr int kLength = 100000;
+  for (int i = 0; i < kLength; ++i)
+    text += "    %" + std::to_string(i + 1) + " = tanh(%" + std::to_string(i) + ") : f32[3, 2]\n";
+  const std::string last = std::to_string(kLength), end = std::to_string(kLength + 1);
+  text += "    %" + end + " = transpose(%" + last + ") {perm = [1, 0]} : f32[2, 3]\n    return \"y\" = %" +
+          end + "\n  }\n}\n";
+  EXPECT_EQ(count_ops(run_pass(simplify, parse(text)), Op::transpose), 2);
+}
+
 // What is sliced of what was joined or padded is made of the part alone.
 TEST(Simplify, SlicesOfPartsComeBeforePointwiseOps) {
   const Program program = parse(R"(program {
