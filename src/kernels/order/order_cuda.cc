@@ -46,7 +46,8 @@ std::string lines_text(const CudaProblem& problem, const SortProblem& s, CudaPar
   const auto stride = [&](const CudaWindow& window) {
     return "I(" + params.expr(window.strides[s.axis]) + ")";
   };
-  return "  using I = " + std::string(index_type(problem, s.lines.count() * max(s.size, Dim(1)))) +
+  return "  static_assert(aicf::kSortThreads == " + std::to_string(kBlock) +
+         ");\n  using I = " + std::string(index_type(problem, s.lines.count() * max(s.size, Dim(1)))) +
          ";\n  const aicf::SortLines<I, " + std::to_string(s.lines.rank()) + "> s = {" +
          walk_value(s.lines, params) + ", I(" + params.expr(s.size) + "), I(" + params.expr(s.kept) + "), " +
          stride(problem.inputs[0]) + ", " + stride(problem.outputs[0]) + ", " + stride(problem.outputs[1]) +
@@ -71,7 +72,7 @@ CudaCode short_lines(const CudaProblem& problem, const SortProblem& s, int64_t l
                            (bytes == 4 ? "aicf::ShortItem" : item_of(s)) + ", " + std::to_string(tile) +
                            ", " + std::to_string(segment) + ", " + flags(s) + ">(s, in0, out0, out1);\n";
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/sort_lines.cuh"});
   add_kernel(code, problem,
              flat_launch("sort_short_lines", ceildiv(s.lines.count(), Dim(tile / segment)), kBlock, params),
              body, kSortsAtOnce);
@@ -108,7 +109,7 @@ CudaCode select_code(const CudaProblem& problem, const SortProblem& s) {
                            std::to_string(warps) + ", " + std::to_string(loads) + ", " +
                            std::to_string(unit) + ", " + flags(s) + ">(s, in0, out0, out1);\n";
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/sort_lines.cuh"});
   add_kernel(code, problem,
              flat_launch("select_lines", ceildiv(s.lines.count(), Dim(kBlock / 32 / warps)), kBlock, params),
              body);
@@ -137,7 +138,7 @@ void add_tiles(CudaCode& code, const CudaProblem& problem, const SortProblem& s,
 CudaCode long_lines(const CudaProblem& problem, const SortProblem& s) {
   const Dim rows = s.lines.count();
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/sort_lines.cuh"});
   code.workspace_bytes = sort_buffer_bytes(rows, s.size, s.narrow);
   add_tiles(code, problem, s, s.size, Dim(kTile));
   add_merges(code, problem, rows, s.size, kTile, s.narrow);
@@ -155,7 +156,7 @@ CudaCode long_lines(const CudaProblem& problem, const SortProblem& s) {
 CudaCode few_of_long_lines(const CudaProblem& problem, const SortProblem& s, int64_t size, int64_t kept) {
   const Dim rows = s.lines.count();
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/sort_lines.cuh"});
   int64_t row = (size + kTile - 1) / kTile * kept;
   const Dim buffer = rows * Dim(row);
   code.workspace_bytes = sort_buffer_bytes(rows, Dim(row), s.narrow);
@@ -215,9 +216,9 @@ ScanProblem scan_problem(const CudaProblem& problem, CudaParams& params) {
 }
 
 CudaCode scan_code(const CudaProblem& problem, const ScanProblem& s, const std::string& name,
-                   const std::string& body, const CudaParams& params) {
+                   const std::string& header, const std::string& body, const CudaParams& params) {
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({header});
   add_kernel(code, problem, flat_launch(name, ceildiv(s.lines.count(), Dim(256 / s.threads)), kBlock, params),
              s.text + body);
   return code;
@@ -242,7 +243,7 @@ CudaCode arg_parts_code(const CudaProblem& problem, const ScanProblem& s, const 
   const Dim parts = s.lines.count() * ceildiv(s.size, Dim(kArgPart));
   const std::string part = std::to_string(kArgPart);
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/arg_lines.cuh"});
   code.workspace_bytes = parts * Dim(16);
   add_kernel(code, problem, flat_launch(name + "_parts", parts, kBlock, params),
              s.text + "  aicf::arg_parts<" + part + ", " + std::to_string(unit) + ", " + flag(minimum) +
@@ -275,7 +276,7 @@ CudaCode arg_columns_code(const CudaProblem& problem, const ScanProblem& s, cons
   const std::string sizes = std::to_string(lines) + ", " + std::to_string(whole ? 0 : rows) + ", ",
                     candidates = "static_cast<aicf::Candidate*>(workspace)";
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/arg_lines.cuh"});
   if (!whole) code.workspace_bytes = s.lines.count() * parts * Dim(16);
   add_kernel(code, problem,
              flat_launch(whole ? name : name + "_parts", whole ? groups : groups * parts, kBlock, params),
@@ -329,7 +330,7 @@ CudaCode arg_rows_code(const CudaProblem& problem, const ScanProblem& s, const s
   std::string sizes;
   for (const int64_t number : {threads, in_flight, rows}) sizes += std::to_string(number) + ", ";
   CudaCode code;
-  code.source = includes({"order/order.cuh"});
+  code.source = includes({"order/arg_lines.cuh"});
   const int64_t block = std::max<int64_t>(threads, kBlock);
   add_kernel(code, problem,
              flat_launch(name, ceildiv(s.lines.count(), Dim(block / threads * rows)),
@@ -353,7 +354,7 @@ CudaCode arg_code(const CudaProblem& problem, const std::string& name, bool mini
     return arg_rows_code(problem, s, name, minimum, last, params);
   const std::string body = "  aicf::arg_lines<" + std::to_string(s.threads) + ", " + flag(minimum) + ", " +
                            flag(last) + ">(s, in0, out0);\n";
-  return scan_code(problem, s, name, body, params);
+  return scan_code(problem, s, name, "order/arg_lines.cuh", body, params);
 }
 
 constexpr int64_t kScanItems = 4;  // neighbours of a thread
@@ -383,7 +384,7 @@ CudaCode cumulative_code(const CudaProblem& problem, const std::string& name, bo
                      (product ? ", true" : ", false");
   for (size_t i : {1, 2})
     body += problem.params[i].require_constant("flag of a cumulative op") != 0 ? ", true" : ", false";
-  return scan_code(problem, s, name, body + ">(s, in0, out0);\n", params);
+  return scan_code(problem, s, name, "order/scan_lines.cuh", body + ">(s, in0, out0);\n", params);
 }
 
 }  // namespace

@@ -45,6 +45,21 @@ inline CudaProblem conv_problem(RandomWindows& random, DType dtype, const ConvCa
   return p;
 }
 
+// So many square images, row-major, for sm_90.
+inline CudaProblem plain_problem(RandomWindows& random, const ConvCase& c, int64_t images, int64_t size) {
+  CudaProblem p = conv_problem(random, DType::f32, c);
+  p.inputs[0].sizes = {Dim(images), p.inputs[0].sizes[1], Dim(size), Dim(size)};
+  const Dim out((size + 2 - c.dilation * (c.kernel - 1) - 1) / c.stride + 1);
+  p.outputs[0].sizes = {Dim(images), p.outputs[0].sizes[1], out, out};
+  for (CudaWindow* window : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) {
+    window->strides = row_major_strides(window->sizes);
+    window->offset = Dim(0);
+  }
+  p.arch = 90;
+  p.ranges = &random.ranges();
+  return p;
+}
+
 inline std::vector<const CudaKernel*> hopper_rows(const CudaProblem& p) {
   Problem problem;
   problem.family = "conv";
